@@ -31,8 +31,8 @@ const CGROUP2: &str = "cgroup2";
 const ARM64: &str = "arm64";
 /// The daemon and a container runtime beside systemd there.
 const SYSTEMD: &str = "cgroup2+systemd";
-/// A whole cluster there.
-const CLUSTER_ON_CGROUP2: &str = "1.36+containerd-2+cgroup2";
+/// What runs on platforms where not all tests do.
+const A_FEW: &str = "tests/e2e, one of each mechanism";
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         note(format!("{}: {tally}", one.name()));
         good += usize::from(tally.failed == 0);
         match &commit {
-            Some(commit) => support::add(root, one.ran(root, &tally, commit)?)?,
+            Some(commit) => {
+                if let Err(error) = one.ran(root, &tally, commit).and_then(|ran| support::add(root, ran)) {
+                    note(format!("not recorded: {error:#}"));
+                }
+            }
             None => note("not recorded: the checkout has changes that are not committed"),
         }
     }
@@ -92,6 +96,11 @@ fn prepared(root: &Path) -> Result<Vec<Built>> {
     debian::ensure(&["jq"], "the tests on a cluster")?;
     helm::build(root)?;
     image::build(root, false)
+}
+
+/// The cluster that commands start where nothing else is asked for.
+fn usual() -> One {
+    One::Cluster(Kubernetes::default().into())
 }
 
 fn all() -> Result<Vec<One>> {
@@ -140,8 +149,8 @@ impl One {
             Self::Cluster(Platform { kubernetes, runtime }) => {
                 format!("{}+{}", kubernetes.release(), runtime.name())
             }
-            Self::Beside(older) => format!("1.36+containerd-2+older-{}", older.name()),
-            Self::ClusterOnCgroup2 => CLUSTER_ON_CGROUP2.to_owned(),
+            Self::Beside(older) => format!("{}+older-{}", usual().name(), older.name()),
+            Self::ClusterOnCgroup2 => format!("{}+{CGROUP2}", usual().name()),
             Self::Cgroup2 => CGROUP2.to_owned(),
             Self::Systemd => SYSTEMD.to_owned(),
             Self::Arm64 => ARM64.to_owned(),
@@ -156,14 +165,17 @@ impl One {
             Self::Cluster(platform) => Ok(on_platform(root, platform, images)),
             Self::Beside(older) => {
                 let both = older.among(root, images)?;
-                image::install(root, &both)?;
+                image::name_in_deploy(root, &both)?;
                 let tally = a_few(root, Kubernetes::default().into(), &both);
-                image::install(root, images)?;
+                image::name_in_deploy(root, images)?;
                 Ok(tally)
             }
             Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
             Self::Cgroup2 => cgroup2::check(root).map(tally),
-            Self::Systemd => with_systemd(root),
+            Self::Systemd => {
+                debian::ensure(&["containerd", "runc", "systemd", "util-linux"], SYSTEMD)?;
+                with_systemd(root)
+            }
             Self::Arm64 => arm64::check(root).map(tally),
         }
     }
@@ -173,21 +185,21 @@ impl One {
         let (versions, tests) = match self {
             Self::Cluster(platform) => {
                 let tests = match (platform.kubernetes.resizes(), platform.kubernetes.mutates()) {
-                    (true, true) => "all but `cri`",
-                    (true, false) => "one of each mechanism",
-                    (false, _) => "`cri`",
+                    (true, true) => "tests/e2e, all but `cri`",
+                    (true, false) => A_FEW,
+                    (false, _) => "tests/e2e, `cri`",
                 };
-                (versions(root, platform)?, format!("tests/e2e, {tests}"))
+                (versions(root, platform)?, tests.to_owned())
             }
             Self::Beside(older) => {
                 let cluster = versions(root, Kubernetes::default().into())?;
                 let versions = format!("{cluster}, the {} of commit {}", older.name(), older::COMMIT);
-                (versions, "tests/e2e, one of each mechanism".to_owned())
+                (versions, A_FEW.to_owned())
             }
             Self::ClusterOnCgroup2 => {
                 let versions =
                     format!("{}, Debian's kernel in qemu", versions(root, Kubernetes::default().into())?);
-                (versions, "tests/e2e, one of each mechanism".to_owned())
+                (versions, A_FEW.to_owned())
             }
             Self::Cgroup2 => {
                 let versions = "Debian's kernel in qemu, no kubelet".to_owned();

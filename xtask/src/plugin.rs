@@ -3,7 +3,6 @@
 //!
 //! The same sources give the same bytes, as for the images.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::image::{AMD64, ARM64, Entry, Target, compressed, program, sha256};
 use crate::progress::{Step, note};
-use crate::workspace::{VERSION, shown};
+use crate::workspace::{self, Files, VERSION, shown};
 
 /// The program, and the package that it is of.
 pub(crate) const NAME: &str = "kubectl-pitstop";
@@ -48,18 +47,14 @@ struct Built {
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let folder = root.join("target/plugin");
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for (name, content) in files(root, args.url.as_deref())? {
-        let path = folder.join(name);
-        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-        note(shown(root, &path).to_string());
-    }
+    workspace::write(&folder, &files(root, args.url.as_deref())?)?;
+    note(format!("they lie in {}", shown(root, &folder)));
     Ok(())
 }
 
 /// The archives by their names, and with the web's folder the manifest.
-pub(crate) fn files(root: &Path, url: Option<&str>) -> Result<BTreeMap<String, Vec<u8>>> {
-    let mut files = BTreeMap::new();
+pub(crate) fn files(root: &Path, url: Option<&str>) -> Result<Files> {
+    let mut files = Files::new();
     let license = fs::read(root.join(LICENSE)).context("cannot read LICENSE")?;
     let mut built = Vec::new();
     for target in [&AMD64, &ARM64] {

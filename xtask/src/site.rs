@@ -1,6 +1,6 @@
 //! `cargo xtask docs`: the pages as a website under `target/docs`, made by mdBook. Its contents are those of `docs/README.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -53,13 +53,21 @@ pub(crate) fn build(root: &Path) -> Result<()> {
 fn copy(root: &Path, sources: &Path, file: &str) -> Result<()> {
     let content = fs::read(root.join(file)).with_context(|| format!("cannot read {file}"))?;
     match String::from_utf8(content) {
-        Ok(text) if file.ends_with(".md") => {
-            let text = text.replace("README.md)", "index.md)").replace("README.md#", "index.md#");
-            write(&sources.join(renamed(file)), text.as_bytes())
-        }
+        Ok(text) if file.ends_with(".md") => write(&sources.join(renamed(file)), relinked(&text).as_bytes()),
         Ok(text) => write(&sources.join(file), text.as_bytes()),
         Err(other) => write(&sources.join(file), other.as_bytes()),
     }
+}
+
+/// The links to pages of that name lead to the new one; those of other sites stay.
+fn relinked(text: &str) -> String {
+    let mut parts = text.split("](");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (target, rest) = part.split_at(part.find([')', '#', ' ']).unwrap_or(part.len()));
+        let target = if target.contains("://") { target.to_owned() } else { renamed(target) };
+        text + "](" + &target + rest
+    })
 }
 
 fn renamed(page: &str) -> String {
@@ -79,7 +87,7 @@ fn summary(
     pages: BTreeSet<String>,
     title: impl Fn(&str) -> Result<String>,
 ) -> Result<String> {
-    let mut text = "[pitstop](index.md)\n".to_owned();
+    let mut text = format!("[pitstop](index.md)\n[All pages]({})\n", renamed(CONTENTS));
     let mut left = pages;
     left.remove("README.md");
     left.remove(CONTENTS);
@@ -132,9 +140,9 @@ fn title(text: &str, page: &str) -> String {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(page).to_owned()
 }
 
-/// Every link on the website leads to a file of it, or to the web.
+/// Every link and every picture on the website is a place in a file of it, or on the web.
 fn check(book: &Path) -> Result<()> {
-    let mut broken = Vec::new();
+    let mut pages = BTreeMap::new();
     let mut folders = vec![book.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -144,19 +152,38 @@ fn check(book: &Path) -> Result<()> {
             } else if path.extension().is_some_and(|extension| extension == "html") {
                 let text =
                     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-                let lost = targets(&text).filter(|target| !folder.join(target).exists());
-                broken.extend(lost.map(|target| format!("{}: {target}", shown(book, &path))));
+                pages.insert(path, text);
+            }
+        }
+    }
+    let mut broken = Vec::new();
+    for (path, text) in &pages {
+        for target in targets(text) {
+            let (file, place) = target.split_once('#').unwrap_or((target, ""));
+            let from = path.parent().unwrap_or(book);
+            let led = if file.is_empty() {
+                path.clone()
+            } else {
+                PathBuf::from(joined(&from.display().to_string(), file))
+            };
+            let is_there = led.exists()
+                && (place.is_empty()
+                    || pages.get(&led).is_none_or(|text| text.contains(&format!("id=\"{place}\""))));
+            if !is_there {
+                broken.push(format!("{}: {target}", shown(book, path)));
             }
         }
     }
     if broken.is_empty() { Ok(()) } else { bail!("links that lead nowhere:\n{}", broken.join("\n")) }
 }
 
-/// What a page leads to on its own site, without the place in it.
+/// What a page leads to, or shows, on its own site.
 fn targets(html: &str) -> impl Iterator<Item = &str> {
-    let found = html.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
-    let paths = found.map(|target| target.split('#').next().unwrap_or_default());
-    paths.filter(|path| !path.is_empty() && !path.contains(':') && !path.starts_with('/'))
+    ["href=\"", "src=\""]
+        .into_iter()
+        .flat_map(|attribute| html.split(attribute).skip(1))
+        .filter_map(|rest| rest.split('"').next())
+        .filter(|target| !target.is_empty() && !target.contains(':') && !target.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -177,7 +204,7 @@ mod tests {
             "tests/cluster/README.md",
         ];
         let pages = pages.map(str::to_owned).into();
-        let expected = "[pitstop](index.md)\n\n# Start here\n\n- [Install](docs/install.md)\n- [A](docs/reference/a.md)\n\
+        let expected = "[pitstop](index.md)\n[All pages](docs/index.md)\n\n# Start here\n\n- [Install](docs/install.md)\n- [A](docs/reference/a.md)\n\
                         - [Security](SECURITY.md)\n\n# More\n\n- [1](docs/adr/0001.md)\n\
                         - [1](tests/cluster/index.md)\n";
         assert_eq!(summary(contents, pages, |_| Ok("1".to_owned())).unwrap(), expected);
@@ -187,10 +214,22 @@ mod tests {
     fn a_link_that_leads_nowhere_is_named() {
         let book = tempfile::tempdir().unwrap();
         let page = |links: &str| fs::write(book.path().join("index.html"), links).unwrap();
-        page(r##"<a href="index.html#x">a</a> <a href="#y">b</a> <a href="https://example.com/c">c</a>"##);
+        page(
+            r##"<h2 id="x"><a href="index.html#x">a</a> <a href="#x">b</a> <a href="https://example.com/c">c</a>"##,
+        );
         check(book.path()).unwrap();
-        page(r#"<a href="install.html">a</a>"#);
-        let error = check(book.path()).unwrap_err().to_string();
-        assert_eq!(error, "links that lead nowhere:\nindex.html: install.html");
+        for wrong in ["install.html", "#y", "index.html#y"] {
+            page(&format!(r#"<h2 id="x"><a href="{wrong}">a</a>"#));
+            let error = check(book.path()).unwrap_err().to_string();
+            assert_eq!(error, format!("links that lead nowhere:\nindex.html: {wrong}"));
+        }
+        page(r#"<img src="a.svg">"#);
+        check(book.path()).unwrap_err();
+    }
+
+    #[test]
+    fn links_to_pages_that_get_another_name_follow_them() {
+        let text = "[a](README.md) [b](x/README.md#c) [d](https://e/README.md) `README.md)`";
+        assert_eq!(relinked(text), "[a](index.md) [b](x/index.md#c) [d](https://e/README.md) `README.md)`");
     }
 }

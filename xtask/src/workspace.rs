@@ -1,5 +1,6 @@
 //! Where things are in the checkout.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +50,19 @@ fn is_root(manifest: &Path) -> bool {
 /// The path as a user in the root would type it.
 pub(crate) fn shown<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
     path.strip_prefix(root).unwrap_or(path).display()
+}
+
+/// Files by their names.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// Writes files into a folder, which is made.
+pub(crate) fn write(folder: &Path, files: &Files) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// Puts the sources of a commit into a folder, which is made.

@@ -6,8 +6,8 @@
 //!                                └── shims and containers, also after containerd was killed
 //! ```
 //!
-//! With `PITSTOP_TEST_CGROUPS=systemd`, runc has systemd make the cgroups, with which it speaks of processes by the machine's own
-//! IDs: the box has none then, and goes on until the machine ends. `cargo xtask platforms cgroup2+systemd` sets it.
+//! With `PITSTOP_TEST_CGROUPS=systemd`, runc has systemd make the cgroups. systemd knows processes by the machine's IDs, so the box
+//! has no PID namespace then. Its processes end with the machine. `cargo xtask platforms cgroup2+systemd` sets it.
 //!
 //! The box ends with `unshare`, and that one with the test's thread, however it ends: the kernel then kills
 //! every process in it and drops its mounts. What is left are cgroups and the folder, removed by `Drop`.
@@ -134,7 +134,9 @@ impl Containerd {
     /// Kills containerd with SIGKILL. It stays dead until [`switch_on`](Self::switch_on); containers live on.
     pub(crate) fn kill(&self) {
         fs::remove_file(self.folder.path().join("on")).unwrap();
-        let init = children(self.unshare.id()).first().copied().expect("the box has a process 1");
+        let outside = self.unshare.id();
+        let inside = || children(outside).first().copied().expect("the box has a process 1");
+        let init = if through_systemd() { outside } else { inside() };
         let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         let containerd = children(init).into_iter().find(|pid| name(pid).trim() == "containerd");
         let pid = containerd.expect("containerd runs").to_string();

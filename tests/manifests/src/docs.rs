@@ -1,7 +1,7 @@
 //! The pages of the documentation, and the blocks of commands, YAML and else that they show.
 //!
-//! A block of commands that installs, changes or removes something is marked by a comment on the line before it,
-//! `<!-- run: NAME -->`: the tests on the real cluster run what is marked, from the text of the page.
+//! A block of commands is marked by a comment on the line before it, `<!-- run: NAME -->`: the tests on the real cluster run what
+//! is marked, from the text of the page. `NOT_RUN` in `tests/deploy/docs.rs` has the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -55,8 +55,8 @@ pub(super) fn write(root: &Path, images: &[Built], architectures: &[&str], sourc
 /// The values of the chart.
 fn values(images: &[Built], architectures: &[&str], source: Source<'_>) -> String {
     let from = match source {
-        Source::Registry(registry) => format!("registry: {registry}"),
-        // Helm is told no registry of a cluster here: whoever tries the chart has the images on the node.
+        Source::Registry(registry) => format!("registry: \"{registry}\""),
+        // What tries the chart on a cluster of this machine has the images on the node.
         Source::Nodes | Source::Cluster => "pullPolicy: Never".to_owned(),
     };
     let mut text = format!(
@@ -191,7 +191,10 @@ mod tests {
     #[test]
     fn a_registry_is_named_and_asked() {
         let (root, values) = written(&["amd64"], Source::Registry("registry.example.com/pitstop"));
-        assert!(values.contains("image:\n  registry: registry.example.com/pitstop\n  daemon:\n"), "{values}");
+        assert!(
+            values.contains("image:\n  registry: \"registry.example.com/pitstop\"\n  daemon:\n"),
+            "{values}"
+        );
         let text = text_of(root.path(), "default");
         let name = "    newName: registry.example.com/pitstop/daemon\n    newTag: 0.1.0-aabbccddeeff\n";
         assert!(text.ends_with(name), "{text}");

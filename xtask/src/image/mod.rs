@@ -109,17 +109,20 @@ pub(crate) struct Args {
     registry: Option<String>,
 }
 
-/// As the chart's own schema has it, and not empty.
+/// What the chart's schema takes, and not empty.
 pub(crate) fn registry(text: &str) -> Result<String> {
-    let parts: Vec<&str> = text.split('/').collect();
-    let plain = |part: &&str| {
-        !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-:".contains(c))
-    };
-    match parts.as_slice() {
-        [_, path @ ..] if parts.iter().all(plain) && path.iter().all(|part| !part.contains(':')) => {
-            Ok(text.to_owned())
-        }
-        _ => bail!("a registry and a path, without a tag, such as registry.example.com/pitstop"),
+    let (host, path) = text.split_once('/').unwrap_or((text, "-"));
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let all = |text: &str, fits: fn(char) -> bool| !text.is_empty() && text.chars().all(fits);
+    let good = all(name, |c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        && all(port, |c| c.is_ascii_digit())
+        && path
+            .split('/')
+            .all(|part| all(part, |c| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c)));
+    if good {
+        Ok(text.to_owned())
+    } else {
+        bail!("a registry and a path, without a tag, such as registry.example.com/pitstop")
     }
 }
 
@@ -136,7 +139,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         None if args.push => Source::Cluster,
         None => Source::Nodes,
     };
-    for image in build_for(root, &targets, args.dev, source)?.iter().filter(|_| args.push) {
+    let built = build_for(root, &targets, args.dev)?;
+    let architectures: Vec<_> = targets.iter().map(|target| target.architecture).collect();
+    install::write(root, &built, &architectures, source)?;
+    for image in built.iter().filter(|_| args.push) {
         Cluster::of(root).push(&image.path, &image.reference())?;
     }
     Ok(())
@@ -147,21 +153,18 @@ pub(crate) const PACKAGES: [&str; 2] = [IMAGES[0].package, IMAGES[1].package];
 
 /// Builds every image for the clusters of this machine.
 pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
-    build_for(root, &[&AMD64], dev, Source::Cluster)
+    let built = build_for(root, &[&AMD64], dev)?;
+    name_in_deploy(root, &built)?;
+    Ok(built)
 }
 
-/// Makes the folders under `target/deploy` name these images, for the clusters of this machine.
-pub(crate) fn install(root: &Path, images: &[Built]) -> Result<()> {
+/// Makes what lies under `target/deploy` name these images, for the clusters of this machine.
+pub(crate) fn name_in_deploy(root: &Path, images: &[Built]) -> Result<()> {
     install::write(root, images, &[AMD64.architecture], Source::Cluster)
 }
 
 /// Builds every image for some targets.
-pub(crate) fn build_for(
-    root: &Path,
-    targets: &[&Target],
-    dev: bool,
-    source: Source<'_>,
-) -> Result<Vec<Built>> {
+pub(crate) fn build_for(root: &Path, targets: &[&Target], dev: bool) -> Result<Vec<Built>> {
     let names = targets.iter().map(|target| target.architecture).collect::<Vec<_>>();
     let step = Step::begin(format!(
         "building images for {} (about 6 minutes when nothing is built yet)",
@@ -188,7 +191,6 @@ pub(crate) fn build_for(
         note(format!("{}: {} (program of {})", one.reference(), shown(root, &one.path), kib.join(", ")));
         built.push(one);
     }
-    install::write(root, &built, &names, source)?;
     step.done();
     Ok(built)
 }
@@ -253,6 +255,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::workspace;
 
     #[derive(clap::Parser)]
     struct Command {
@@ -288,9 +291,15 @@ mod tests {
         for good in ["registry.example.com/pitstop", "127.0.0.1:5000/a/b", "registry.example.com"] {
             assert_eq!(registry(good).unwrap(), good);
         }
-        for bad in ["", "registry.example.com/", "registry.example.com/pitstop:1", "a b", "https://a"] {
+        for bad in ["", "a/", "a/b:1", "a b", "https://a", "a:b", "a:1:2/c", "a/B", "a_b"] {
             registry(bad).unwrap_err();
         }
+        // If this changes, so must the function.
+        let schema =
+            fs::read_to_string(workspace::root().unwrap().join("deploy/chart/values.schema.json")).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+        let pattern = &schema["properties"]["image"]["properties"]["registry"]["pattern"];
+        assert_eq!(pattern, "^([a-zA-Z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*)?$");
     }
 
     #[test]

@@ -5,23 +5,19 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use super::Files;
 use crate::image::{AMD64, ARM64, PACKAGES, Target};
 use crate::plugin;
 use crate::progress::Step;
 use crate::sh::Cmd;
 use crate::tools::Tool;
-use crate::workspace::{self, VERSION};
+use crate::workspace::{Files, VERSION};
 
 const CYCLONEDX: Tool = Tool { name: "cargo-cyclonedx", version: "0.5.9", ask: &["cyclonedx", "--version"] };
 
-/// One file for each program and processor. `scratch`: a folder that is removed later; the tool writes into the sources, so it
-/// gets a copy of those of the last commit.
-pub(super) fn of_materials(root: &Path, scratch: &Path) -> Result<Files> {
+/// One file for each program and processor. `sources`: a copy, since the tool writes into it.
+pub(super) fn of_materials(root: &Path, sources: &Path) -> Result<Files> {
     let tool = CYCLONEDX.installed(root)?;
     let step = Step::begin("listing what the programs are made of");
-    let sources = scratch.join("sources");
-    workspace::sources(root, "HEAD", &sources)?;
     let committed = Cmd::new("git").args(["log", "-1", "--format=%ct"]).dir(root).read()?;
     let mut files = Files::new();
     for target in [&AMD64, &ARM64] {
@@ -29,10 +25,10 @@ pub(super) fn of_materials(root: &Path, scratch: &Path) -> Result<Files> {
             .args(["cyclonedx", "--quiet", "--format", "json", "--target", target.triple])
             // Its own clock and a random number stay out.
             .env("SOURCE_DATE_EPOCH", committed.trim())
-            .dir(&sources)
+            .dir(sources)
             .run_quiet()?;
         for package in PACKAGES.into_iter().chain([plugin::NAME]) {
-            files.insert(file_name(package, target), read(&sources, package)?.into_bytes());
+            files.insert(file_name(package, target), read(sources, package)?.into_bytes());
         }
     }
     step.done();

@@ -1,22 +1,21 @@
 //! `cargo xtask release`: what users of a release get, in one folder under `target/dist`. Nothing is uploaded.
 //!
-//! The same commit gives the same bytes, but for a signature. The version is the workspace's.
+//! The same commit and options give the same bytes, but for a signature. The version is the workspace's.
 
 mod bill;
 mod chart;
 mod schemas;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::image::{self, AMD64, ARM64, Built, Source, sha256};
+use crate::image::{self, AMD64, ARM64, Built, sha256};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
-use crate::workspace::{VERSION, shown};
+use crate::workspace::{self, Files, VERSION, shown};
 use crate::{debian, helm, plugin};
 
 /// The sums of all other files, as `sha256sum --check` reads them.
@@ -44,13 +43,10 @@ pub(crate) struct Args {
     /// Sign the sums with this private key of SSH.
     #[arg(long, value_name = "FILE")]
     sign: Option<PathBuf>,
-    /// For a try: take changes that are not committed, and a version that CHANGELOG.md does not have.
+    /// For a try: take a version that CHANGELOG.md does not have.
     #[arg(long)]
     draft: bool,
 }
-
-/// The files of a release, by their names.
-type Files = BTreeMap<String, Vec<u8>>;
 
 /// The command. The last line is the folder.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
@@ -64,21 +60,26 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let dist = root.join("target/dist");
     fs::create_dir_all(&dist).with_context(|| format!("cannot make {}", dist.display()))?;
     let scratch = tempfile::tempdir_in(&dist).context("no folder for the files")?;
+    let sources = scratch.path().join("sources");
+    workspace::sources(root, "HEAD", &sources)?;
     let mut files = Files::from([("CHANGES.md".to_owned(), changes.into_bytes())]);
     files.extend(plugin::files(root, args.url.as_deref())?);
-    let images = image::build_for(root, &[&AMD64, &ARM64], false, Source::Registry(&args.registry))?;
+    let images = image::build_for(root, &[&AMD64, &ARM64], false)?;
     for built in &images {
         let image = fs::read(&built.path).with_context(|| format!("cannot read {}", built.path.display()))?;
         files.insert(format!("pitstop-{}-{VERSION}.tar", built.name()), image);
     }
-    files.extend(installations(root, scratch.path(), &args.registry, &images)?);
+    files.extend(installations(root, &sources, &args.registry, &images)?);
     files.insert(format!("pitstop-{VERSION}-schemas.tar.gz"), schemas::archive()?);
-    files.extend(bill::of_materials(root, scratch.path())?);
+    files.extend(bill::of_materials(root, &sources)?);
     let sums = sums(&files);
     files.insert(SUMS.to_owned(), sums.into_bytes());
 
     let folder = dist.join(format!("pitstop-{VERSION}"));
-    write(&folder, &files)?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    workspace::write(&folder, &files)?;
     if let Some(key) = &args.sign {
         sign(&folder, key)?;
     }
@@ -92,13 +93,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 /// What has changed, as users read it. Fails where a release would not be that of a commit.
 fn changes(root: &Path, draft: bool) -> Result<String> {
     let text = fs::read_to_string(root.join(CHANGELOG)).context("cannot read CHANGELOG.md")?;
+    let changed = Cmd::new("git").args(["status", "--porcelain"]).dir(root).read()?;
+    if !changed.trim().is_empty() {
+        bail!("the checkout has changes that are not committed:\n{changed}commit them first");
+    }
     if draft {
         let found = section(&text, VERSION).or_else(|| section(&text, "Unreleased"));
         return found.with_context(|| format!("{CHANGELOG} has neither {VERSION} nor Unreleased"));
-    }
-    let changed = Cmd::new("git").args(["status", "--porcelain"]).dir(root).read()?;
-    if !changed.trim().is_empty() {
-        bail!("the checkout has changes that are not committed:\n{changed}commit them, or try with --draft");
     }
     section(&text, VERSION).with_context(|| {
         format!(
@@ -119,13 +120,13 @@ fn section(changelog: &str, version: &str) -> Option<String> {
     Some(format!("{heading}\n{}\n", rest.join("\n").trim_end()))
 }
 
-/// The chart, and what `helm template` makes of that very archive.
-fn installations(root: &Path, scratch: &Path, registry: &str, images: &[Built]) -> Result<Files> {
+/// The chart of these sources, and what `helm template` makes of that very archive, which is left there.
+fn installations(root: &Path, sources: &Path, registry: &str, images: &[Built]) -> Result<Files> {
     let step = Step::begin("rendering the chart");
     helm::build(root)?;
     let name = format!("pitstop-{VERSION}.tgz");
-    let archive = chart::archive(root, registry, images)?;
-    let path = scratch.join(&name);
+    let archive = chart::archive(sources, registry, images)?;
+    let path = sources.join(&name);
     fs::write(&path, &archive).with_context(|| format!("cannot write {}", path.display()))?;
     helm::command(root).args(["lint", "--strict"]).arg(&path).read()?;
     let mut files = Files::from([(name, archive)]);
@@ -153,19 +154,6 @@ fn sums(files: &Files) -> String {
         let _ = writeln!(text, "{}  {name}", sha256(content));
         text
     })
-}
-
-/// Makes the folder hold these files and nothing else.
-fn write(folder: &Path, files: &Files) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    for (name, content) in files {
-        let path = folder.join(name);
-        fs::write(&path, content).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
 }
 
 /// Writes `SHA256SUMS.sig`.
@@ -225,11 +213,8 @@ mod tests {
         assert_eq!(changes(root.path(), false).unwrap(), format!("## {VERSION}\n\n- All.\n"));
         fs::write(root.path().join("new"), "").unwrap();
         let error = changes(root.path(), false).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the checkout has changes that are not committed:\n?? new\ncommit them, or try with --draft"
-        );
-        changes(root.path(), true).unwrap();
+        assert_eq!(error, "the checkout has changes that are not committed:\n?? new\ncommit them first");
+        changes(root.path(), true).unwrap_err();
     }
 
     #[test]
@@ -238,14 +223,10 @@ mod tests {
         let mut files = Files::from([("a".to_owned(), b"one".to_vec()), ("b".to_owned(), b"other".to_vec())]);
         files.insert(SUMS.to_owned(), sums(&files).into_bytes());
         let folder = folder.path().join("pitstop");
-        write(&folder, &files).unwrap();
+        workspace::write(&folder, &files).unwrap();
         let check = || Cmd::new("sha256sum").args(["--check", "--strict", SUMS]).dir(&folder).read();
         assert_eq!(check().unwrap(), "a: OK\nb: OK\n");
         fs::write(folder.join("a"), "another").unwrap();
         check().unwrap_err();
-
-        files.remove("b");
-        write(&folder, &files).unwrap();
-        assert!(!folder.join("b").exists(), "of the release before");
     }
 }

@@ -2,7 +2,7 @@
 //! daemon for which systemd makes the cgroups.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -19,6 +19,11 @@ use crate::sh::Cmd;
 const PROGRAM: &str = "pitstop";
 /// The tests in the daemon's library.
 const DAEMON: &str = "pitstop_daemon";
+/// Those of them that are run beside systemd.
+const RESIZES: [&str; 2] = [
+    "resize::containerd_tests::a_container_and_its_pod_grow_shrink_and_get_back_what_they_had",
+    "resize::containerd_tests::the_pod_of_a_container_that_has_ended_is_found_by_the_runtime_and_then_by_the_record",
+];
 /// How each script begins.
 const ENVIRONMENT: &str = "set -e\n\
     export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=0 CI=true\n";
@@ -27,58 +32,51 @@ const PATIENCE: u32 = 20;
 /// How long all of it may take.
 const LIMIT: Duration = Duration::from_mins(90);
 
-pub(super) fn run(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
+/// A few tests of `tests/e2e` on a whole cluster.
+pub(super) fn on_a_cluster(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
     // Of the whole workspace, as the other parts build it.
-    let cargo =
-        Cmd::cargo().args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--test", PROGRAM]);
-    let built = executables(&cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?)?;
-    let program = built.get(PROGRAM).context("cargo built no tests/e2e")?;
+    let program = built(root, &["--workspace", "--test", PROGRAM], PROGRAM)?;
     let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about half an hour)");
-    let mut count = CargoCount::default();
-    shared::run(root, First::Shell, &script(root, platform, images, program)?, LIMIT, |line| {
-        println!("{line}");
-        count.line(line);
-    })?;
+    let tally = run(root, First::Shell, &script(root, platform, images, &program)?, A_FEW.len());
     step.done();
-    let mut tally = count.end(true);
-    let ran = usize::try_from(tally.passed + tally.failed).unwrap_or(usize::MAX);
-    if ran != A_FEW.len() {
-        tally.broke(format!("{ran} of {} tests ran", A_FEW.len()));
-    }
-    Ok(tally)
+    tally
 }
 
 /// The daemon's tests of resizes with a real containerd, in a machine whose first process is systemd.
 pub(super) fn with_systemd(root: &Path) -> Result<Tally> {
     // Of the whole workspace, as the tests of the crates.
-    let cargo = Cmd::cargo().args([
-        "test",
-        "--no-run",
-        "--locked",
-        "--quiet",
-        "--workspace",
-        "--exclude",
-        "pitstop-e2e",
-        "--lib",
-    ]);
-    let built = executables(&cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?)?;
-    let program = built.get(DAEMON).context("cargo built no tests of the daemon")?;
+    let program = built(root, &["--workspace", "--exclude", "pitstop-e2e", "--lib"], DAEMON)?;
     let step = Step::begin("the daemon's tests beside systemd in an emulated machine (some minutes)");
     let script = format!(
         "{ENVIRONMENT}export PITSTOP_CLUSTER_PATIENCE={PATIENCE} PITSTOP_TEST_CGROUPS=systemd TMPDIR={STATE}\n\
-         cd {}\n{} --test-threads=1 resize::containerd_tests\n",
+         cd {}\n{} --test-threads=1 --exact {}\n",
         text(&root.join("daemon"))?,
-        text(program)?,
+        text(&program)?,
+        RESIZES.join(" "),
     );
+    let tally = run(root, First::Systemd, &script, RESIZES.len());
+    step.done();
+    tally
+}
+
+/// A program of tests.
+fn built(root: &Path, chosen: &[&str], name: &str) -> Result<PathBuf> {
+    let cargo = Cmd::cargo().args(["test", "--no-run", "--locked", "--quiet"]).args(chosen);
+    let messages = cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?;
+    executables(&messages)?.remove(name).with_context(|| format!("cargo built no tests {name}"))
+}
+
+/// Runs a script in the machine, and counts its tests, of which there are so many.
+fn run(root: &Path, first: First, script: &str, tests: usize) -> Result<Tally> {
     let mut count = CargoCount::default();
-    shared::run(root, First::Systemd, &script, LIMIT, |line| {
+    shared::run(root, first, script, LIMIT, |line| {
         println!("{line}");
         count.line(line);
     })?;
-    step.done();
     let mut tally = count.end(true);
-    if tally.passed == 0 {
-        tally.broke("no test ran");
+    let ran = usize::try_from(tally.passed + tally.failed).unwrap_or(usize::MAX);
+    if ran != tests {
+        tally.broke(format!("{ran} of {tests} tests ran"));
     }
     Ok(tally)
 }

@@ -188,7 +188,7 @@ pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally 
 /// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
 pub(crate) fn on_cgroup2(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
     build(root, platform.kubernetes)?;
-    emulated::run(root, platform, images)
+    emulated::on_a_cluster(root, platform, images)
 }
 
 /// The daemon's own tests of resizes, where systemd makes the cgroups.

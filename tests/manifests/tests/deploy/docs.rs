@@ -121,49 +121,105 @@ fn every_reason_is_explained() {
     assert!(!explained("Whatever"));
 }
 
-/// How the blocks of commands begin that no test runs, and why.
-const NOT_RUN: [(&str, &str); 18] = [
-    ("cargo install --locked --path cli", "it installs into the user's own folder"),
-    ("cargo test --profile sim", "commands of contributors"),
-    (
-        "cargo xtask image",
-        "on the page for Docker it goes with kind and k3d; what the tests install was built by it",
-    ),
-    ("cargo xtask plugin", "it installs into /usr/local/bin"),
-    ("ctr --namespace k8s.io images import", "one command for each kind of node"),
-    (
-        "kubectl --namespace pitstop-system get configmap pitstop-dashboard",
-        "for a cluster with the Prometheus Operator",
-    ),
-    ("kubectl --namespace pitstop-system port-forward", "it goes on until it is ended"),
-    ("kubectl get crd podmonitors", "for a cluster with the Prometheus Operator"),
-    ("kubectl get crr --watch", "it goes on until it is ended"),
-    ("kubectl get crr web-0-restart --output wide", "one command for each object that there may be"),
-    ("kubectl patch daemonset agent --namespace=shop -p", "the release of a StatefulSet is run"),
-    ("kubectl pitstop", "tests/e2e/tests/pitstop/cli.rs runs each command of the plugin in a terminal"),
-    ("kubectl rollout resume deployment web", "the release of a StatefulSet is run"),
-    ("ln -s kubectl-pitstop", "it installs beside the plugin"),
-    ("sha256sum --check SHA256SUMS", "for the files of a release"),
-    ("source <(kubectl-pitstop completion bash)", "it changes the shell that it is run in"),
-    ("strace -ff", "it goes on until it is ended"),
-    ("sudo -E env", "it starts the cluster that the tests have"),
-];
+/// What changes the installation: each such command is run by a test, from the page.
+const COMMANDS: [&str; 5] =
+    ["-k deploy/", "-k target/", "kubectl replace --filename", " set env ", "create rolebinding"];
 
 #[test]
-fn every_command_is_marked_to_be_run_or_said_not_to_be() {
+fn every_command_that_installs_changes_or_removes_pitstop_is_marked_to_be_run() {
     let mut unmarked = Vec::new();
-    let mut said = BTreeSet::new();
     for page in pages() {
-        let blocks = docs::blocks(&fs::read_to_string(&page).unwrap());
-        for block in blocks.into_iter().filter(|block| block.language == "sh" && block.mark.is_none()) {
-            match NOT_RUN.iter().find(|(start, _)| block.text.starts_with(start)) {
-                Some((start, _)) => drop(said.insert(*start)),
-                None => unmarked.push(format!("{}:{}: {}", page.display(), block.line, block.text)),
+        let text = fs::read_to_string(&page).unwrap();
+        let run: Vec<(usize, usize)> = docs::blocks(&text)
+            .into_iter()
+            .filter(|block| block.mark.is_some() && block.language == "sh")
+            .map(|block| (block.line, block.line + block.text.lines().count()))
+            .collect();
+        for (at, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
+            let is_one = COMMANDS.iter().any(|command| line.contains(command));
+            if is_one && !run.iter().any(|(first, end)| (*first..*end).contains(&at)) {
+                unmarked.push(format!("{}:{at}: {line}", page.display()));
             }
         }
     }
     assert!(unmarked.is_empty(), "{unmarked:#?}");
-    let gone: Vec<_> = NOT_RUN.iter().filter(|(start, _)| !said.contains(start)).collect();
+}
+
+/// The blocks of commands that no test runs: the page, how the block begins, and why.
+const NOT_RUN: [(&str, &str, &str); 27] = [
+    ("README.md", "kubectl pitstop restart", PLUGIN),
+    ("docs/contributing.md", "sha256sum --check SHA256SUMS", "for the files of a release"),
+    ("docs/contributing.md", "sudo -E env", "it starts the cluster that the tests have"),
+    ("docs/design/testing.md", "cargo test --profile sim", "a command of contributors"),
+    (
+        "docs/install.md",
+        "cargo xtask image --registry",
+        "a build of minutes; what the tests install was built likewise",
+    ),
+    ("docs/install.md", "cargo xtask image\n", "what the tests install was built by it"),
+    ("docs/install.md", "ctr --namespace k8s.io images import", "one command for each kind of node"),
+    ("docs/quick-start.md", "cargo xtask image\nk3d", "it needs Docker"),
+    ("docs/quick-start.md", "cargo xtask image\nkind", "it needs Docker"),
+    ("docs/tasks/harden.md", "strace -ff", "it goes on until it is ended"),
+    ("docs/tasks/restart-a-container.md", "kubectl get crr --watch", "it goes on until it is ended"),
+    ("docs/tasks/update-a-workload.md", "kubectl patch daemonset agent --namespace=shop -p", RELEASE),
+    ("docs/tasks/update-a-workload.md", "kubectl rollout resume deployment web", RELEASE),
+    (
+        "docs/tasks/use-kubectl-pitstop.md",
+        "cargo install --locked --path cli",
+        "it installs into the user's own folder",
+    ),
+    ("docs/tasks/use-kubectl-pitstop.md", "cargo xtask plugin", "it installs into /usr/local/bin"),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop doctor", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop enable", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop explain", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop node", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop resize", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop restart", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "kubectl pitstop wait", PLUGIN),
+    ("docs/tasks/use-kubectl-pitstop.md", "ln -s kubectl-pitstop", "it installs beside the plugin"),
+    (
+        "docs/tasks/use-kubectl-pitstop.md",
+        "source <(kubectl-pitstop",
+        "it changes the shell that it is run in",
+    ),
+    ("docs/tasks/watch-pitstop.md", "kubectl", "for a cluster with the Prometheus Operator"),
+    (
+        "docs/troubleshooting.md",
+        "kubectl --namespace pitstop-system port-forward",
+        "it goes on until it is ended",
+    ),
+    (
+        "docs/troubleshooting.md",
+        "kubectl get crr web-0-restart",
+        "one command for each object that there may be",
+    ),
+];
+const PLUGIN: &str = "tests/e2e/tests/pitstop/cli.rs runs each command of the plugin in a terminal";
+const RELEASE: &str = "the release of a StatefulSet is run";
+
+#[test]
+fn every_block_of_commands_is_marked_to_be_run_or_said_not_to_be() {
+    let mut wrong = Vec::new();
+    let mut said = BTreeSet::new();
+    for page in pages() {
+        for block in docs::blocks(&fs::read_to_string(&page).unwrap()) {
+            let at = || format!("{}:{}", page.display(), block.line);
+            if ["bash", "console", "shell"].contains(&&*block.language) {
+                wrong.push(format!("{}: a block of commands is `sh`", at()));
+            }
+            if block.language != "sh" || block.mark.is_some() {
+                continue;
+            }
+            let is_this = |of: &str, start: &str| page == root().join(of) && block.text.starts_with(start);
+            match NOT_RUN.iter().position(|(of, start, _)| is_this(of, start)) {
+                Some(one) => drop(said.insert(one)),
+                None => wrong.push(format!("{}: neither run nor in NOT_RUN: {}", at(), block.text)),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let gone: Vec<_> = NOT_RUN.iter().enumerate().filter(|(at, _)| !said.contains(at)).collect();
     assert!(gone.is_empty(), "no page has these any more: {gone:?}");
 }
 
@@ -185,8 +241,10 @@ fn every_mark_is_run_by_a_test() {
                 continue;
             }
             let text = fs::read_to_string(&path).unwrap_or_default();
-            let calls = text.split("documented(\"").skip(1).filter_map(|rest| rest.split('"').next());
-            run.extend(calls.map(str::to_owned));
+            for call in ["documented(\"", "paste(\""] {
+                let names = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
+                run.extend(names.map(str::to_owned));
+            }
         }
     }
     assert!(marks.len() > 3);

@@ -37,7 +37,7 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     }
     let contents =
         fs::read_to_string(root.join(CONTENTS)).with_context(|| format!("cannot read {CONTENTS}"))?;
-    let pages = files.iter().filter(|file| file.ends_with(".md")).map(|file| (*file).to_owned()).collect();
+    let pages = files.iter().filter(|file| is_page(file)).map(|file| (*file).to_owned()).collect();
     let title = |page: &str| Ok(title(&fs::read_to_string(root.join(page))?, page));
     write(&sources.join("SUMMARY.md"), summary(&contents, pages, title)?.as_bytes())?;
     write(&folder.join("book.toml"), BOOK.as_bytes())?;
@@ -53,10 +53,14 @@ pub(crate) fn build(root: &Path) -> Result<()> {
 fn copy(root: &Path, sources: &Path, file: &str) -> Result<()> {
     let content = fs::read(root.join(file)).with_context(|| format!("cannot read {file}"))?;
     match String::from_utf8(content) {
-        Ok(text) if file.ends_with(".md") => write(&sources.join(renamed(file)), relinked(&text).as_bytes()),
+        Ok(text) if is_page(file) => write(&sources.join(renamed(file)), relinked(&text).as_bytes()),
         Ok(text) => write(&sources.join(file), text.as_bytes()),
         Err(other) => write(&sources.join(file), other.as_bytes()),
     }
+}
+
+fn is_page(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "md")
 }
 
 /// The links to pages of that name lead to the new one; those of other sites stay.
@@ -112,12 +116,11 @@ fn summary(
 
 /// Texts and targets of the links to pages in a line.
 fn links(line: &str) -> Vec<(&str, &str)> {
-    let link = |rest: &'_ str| rest.split_once(')').map(|(target, _)| target.len());
     line.match_indices("](")
         .filter_map(|(at, _)| {
             let (before, rest) = (line.get(..at)?, line.get(at + 2..)?);
             let (_, name) = before.rsplit_once('[')?;
-            Some((name, rest.get(..link(rest)?)?))
+            Some((name, rest.split_once(')')?.0))
         })
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The bill of materials: each program with every crate in it, as CycloneDX has it.
+//! The bill of materials: each program with every crate in it, as [CycloneDX](https://cyclonedx.org) has it.
 
 use std::fs;
 use std::path::Path;

@@ -18,7 +18,8 @@ const SOURCES: [&str; 4] = ["*.md", "docs", "LICENSE", ":!.github"];
 /// The page that names all others.
 const CONTENTS: &str = "docs/README.md";
 const BOOK: &str = "[book]\ntitle = \"pitstop\"\nsrc = \"src\"\n\n[build]\nbuild-dir = \"book\"\n\n\
-                    [output.html]\nno-section-label = true\n\n[output.html.fold]\nenable = true\n";
+                    [output.html]\nno-section-label = true\n\n[output.html.fold]\nenable = true\n\n\
+                    [output.html.print]\nenable = false\n";
 
 /// The command. The last line is the page to open.
 pub(crate) fn build(root: &Path) -> Result<()> {
@@ -43,7 +44,7 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     write(&folder.join("book.toml"), BOOK.as_bytes())?;
     Cmd::new(tool).arg("build").arg(&folder).run_quiet()?;
     let book = folder.join("book");
-    check(&book)?;
+    check(root, &book)?;
     step.done();
     println!("{}", shown(root, &book.join("index.html")));
     Ok(())
@@ -143,8 +144,9 @@ fn title(text: &str, page: &str) -> String {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(page).to_owned()
 }
 
-/// Every link and every picture on the website is a place in a file of it, or on the web.
-fn check(book: &Path) -> Result<()> {
+/// Every link and every picture on the website is a place in a file of it, or on the web. Sources that pages lead to are taken
+/// from the checkout.
+fn check(root: &Path, book: &Path) -> Result<()> {
     let mut pages = BTreeMap::new();
     let mut folders = vec![book.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -169,6 +171,12 @@ fn check(book: &Path) -> Result<()> {
             } else {
                 PathBuf::from(joined(&from.display().to_string(), file))
             };
+            let source = root.join(led.strip_prefix(book).unwrap_or(&led));
+            if !led.exists() && source.is_file() {
+                let content =
+                    fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
+                write(&led, &content)?;
+            }
             let is_there = led.exists()
                 && (place.is_empty()
                     || pages.get(&led).is_none_or(|text| text.contains(&format!("id=\"{place}\""))));
@@ -215,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_named() {
-        let book = tempfile::tempdir().unwrap();
+        let (root, book) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let check = |book: &Path| check(root.path(), book);
         let page = |links: &str| fs::write(book.path().join("index.html"), links).unwrap();
         page(
             r##"<h2 id="x"><a href="index.html#x">a</a> <a href="#x">b</a> <a href="https://example.com/c">c</a>"##,
@@ -226,8 +235,15 @@ mod tests {
             let error = check(book.path()).unwrap_err().to_string();
             assert_eq!(error, format!("links that lead nowhere:\nindex.html: {wrong}"));
         }
-        page(r#"<img src="a.svg">"#);
-        check(book.path()).unwrap_err();
+        page(r#"<img src="a.svg"> <a href="b/c.rs">c</a>"#);
+        let error = check(book.path()).unwrap_err().to_string();
+        assert_eq!(error, "links that lead nowhere:\nindex.html: b/c.rs\nindex.html: a.svg");
+        fs::create_dir(root.path().join("b")).unwrap();
+        for source in ["a.svg", "b/c.rs"] {
+            fs::write(root.path().join(source), "").unwrap();
+        }
+        check(book.path()).unwrap();
+        assert!(book.path().join("b/c.rs").is_file());
     }
 
     #[test]

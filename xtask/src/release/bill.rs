@@ -22,7 +22,16 @@ pub(super) fn of_materials(root: &Path, sources: &Path) -> Result<Files> {
     let mut files = Files::new();
     for target in [&AMD64, &ARM64] {
         Cmd::new(&tool)
-            .args(["cyclonedx", "--quiet", "--format", "json", "--target", target.triple])
+            .args([
+                "cyclonedx",
+                "--quiet",
+                "--format",
+                "json",
+                "--spec-version",
+                "1.5",
+                "--target",
+                target.triple,
+            ])
             // Its own clock and a random number stay out.
             .env("SOURCE_DATE_EPOCH", committed.trim())
             .dir(sources)

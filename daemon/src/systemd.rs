@@ -1,6 +1,8 @@
 //! Tells systemd what a slice is to hold. What is written to the files behind its back it undoes at the next
 //! `daemon-reload`.
 
+mod private;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,26 +12,19 @@ use pitstop_daemon_core::cgroup::Version;
 use pitstop_daemon_core::resize::Setting;
 use pitstop_kit::describe;
 use tokio::net::UnixStream;
-use zbus::connection::Builder;
+use zbus::message::Message;
 use zbus::zvariant::Value;
-use zbus::{Connection, Error};
 
-/// systemd's own socket, for root alone, and that of the system bus.
-const SOCKETS: [(&str, Bus); 2] =
-    [("run/systemd/private", Bus::Private), ("run/dbus/system_bus_socket", Bus::System)];
+use self::private::Failure;
+
+/// systemd's own socket, for root alone. The system bus goes through a broker, which AppArmor keeps containers from, and is not
+/// mounted.
+const SOCKET: &str = "run/systemd/private";
 /// Most time for the whole call, connecting included.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The period that systemd takes when none is said, in microseconds. Versions before 242 know no other.
 const PERIOD: i64 = 100_000;
 const SECOND: i128 = 1_000_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bus {
-    /// There is nobody else at the other end.
-    Private,
-    /// With a broker in between.
-    System,
-}
 
 /// The node's systemd.
 #[derive(Clone, Debug)]
@@ -51,18 +46,10 @@ impl Systemd {
         setting: Setting,
     ) -> Result<(), CallFailure> {
         let call = async {
-            let connection = self.connect().await?;
-            let properties = properties(version, setting);
-            let answer = connection
-                .call_method(
-                    Some("org.freedesktop.systemd1"),
-                    "/org/freedesktop/systemd1",
-                    Some("org.freedesktop.systemd1.Manager"),
-                    "SetUnitProperties",
-                    &(slice, true, properties),
-                )
-                .await;
-            answer.map(drop).map_err(|error| failure(slice, &error))
+            let message = message(slice, properties(version, setting))
+                .map_err(|error| CallFailure { retry: false, message: describe(&error) })?;
+            let answer = private::call(self.connect().await?, &message).await;
+            answer.map_err(|why| failure(slice, &why))
         };
         tokio::time::timeout(LIMIT, call).await.unwrap_or_else(|_| {
             Err(CallFailure {
@@ -72,41 +59,33 @@ impl Systemd {
         })
     }
 
-    async fn connect(&self) -> Result<Connection, CallFailure> {
-        let mut told = Vec::new();
-        for (socket, bus) in SOCKETS {
-            let path = self.root.join(socket);
-            let connected = async {
-                let stream = UnixStream::connect(&path).await?;
-                let builder = Builder::unix_stream(stream);
-                match bus {
-                    Bus::Private => builder.p2p().build().await,
-                    Bus::System => builder.build().await,
-                }
-            };
-            match connected.await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => told.push(format!("{}: {}", path.display(), describe(&error))),
-            }
-        }
-        // A socket that is not mounted will not appear, but systemd may be starting anew.
-        Err(CallFailure {
-            retry: true,
-            message: format!("cannot reach systemd at {}", told.join(", nor at ")),
+    async fn connect(&self) -> Result<UnixStream, CallFailure> {
+        let path = self.root.join(SOCKET);
+        UnixStream::connect(&path).await.map_err(|error| {
+            let message = format!("cannot reach systemd at {}: {}", path.display(), describe(&error));
+            // A socket that is not mounted will not appear, but systemd may be starting anew.
+            CallFailure { retry: true, message }
         })
     }
 }
 
-fn failure(slice: &str, error: &Error) -> CallFailure {
-    let (retry, why) = match error {
-        Error::MethodError(name, why, _) => {
+/// The call that changes a slice until the node's next boot.
+fn message(slice: &str, properties: Vec<(&'static str, Value<'static>)>) -> zbus::Result<Message> {
+    Message::method_call("/org/freedesktop/systemd1", "SetUnitProperties")?
+        .destination("org.freedesktop.systemd1")?
+        .interface("org.freedesktop.systemd1.Manager")?
+        .build(&(slice, true, properties))
+}
+
+fn failure(slice: &str, failure: &Failure) -> CallFailure {
+    let (retry, why) = match failure {
+        Failure::Refused { name, words } => {
             // A slice that is gone shows at the next look.
             let never =
                 ["InvalidArgs", "UnknownProperty", "PropertyReadOnly", "AccessDenied", "UnknownMethod"];
-            let retry = !never.iter().any(|end| name.as_str().ends_with(end));
-            (retry, format!("{name}: {}", why.as_deref().unwrap_or_default()))
+            (!never.iter().any(|end| name.ends_with(end)), format!("{name}: {words}"))
         }
-        error => (true, describe(error)),
+        Failure::Broken(why) => (true, why.clone()),
     };
     CallFailure { retry, message: format!("systemd does not change {slice}: {why}") }
 }

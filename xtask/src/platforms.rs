@@ -172,10 +172,7 @@ impl One {
             }
             Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
             Self::Cgroup2 => cgroup2::check(root).map(tally),
-            Self::Systemd => {
-                debian::ensure(&["containerd", "runc", "systemd", "util-linux"], SYSTEMD)?;
-                with_systemd(root)
-            }
+            Self::Systemd => with_systemd(root),
             Self::Arm64 => arm64::check(root).map(tally),
         }
     }

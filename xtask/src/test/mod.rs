@@ -105,6 +105,7 @@ fn computing(root: &Path) -> Tally {
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "fuzz targets", || fuzzed(root));
     suite(&mut total, "a real cgroup v2", || in_machine(root));
+    suite(&mut total, "a real systemd", || with_systemd(root));
     total
 }
 
@@ -193,6 +194,10 @@ pub(crate) fn on_cgroup2(root: &Path, platform: Platform, images: &[Built]) -> R
 
 /// The daemon's own tests of resizes, where systemd makes the cgroups.
 pub(crate) fn with_systemd(root: &Path) -> Result<Tally> {
+    if let Some(skipped) = skipped(machine::require(root))? {
+        return Ok(skipped);
+    }
+    debian::ensure(&["containerd", "runc", "systemd", "util-linux"], "the daemon's tests beside systemd")?;
     emulated::with_systemd(root)
 }
 

@@ -1,0 +1,128 @@
+//! One call over systemd's own socket, on which there is nobody else.
+//!
+//! zbus makes the message and speaks everywhere else, but cannot hold this connection: systemd gives its well-known name as the
+//! sender of its answers (`sd_bus_set_sender` in `src/core/dbus.c`), where zbus (5.19) takes a unique name for granted, and
+//! panics.
+
+use std::io;
+
+use nix::unistd::Uid;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use zbus::message::Message;
+use zbus::zvariant::serialized::{Context, Data};
+use zbus::zvariant::{Endian, Value};
+
+/// Bytes of a message at most: systemd answers in a few hundred.
+const LONGEST: usize = 1 << 20;
+/// Bytes of a line at most, before the first message.
+const LINE: usize = 1024;
+/// Bytes of a header that are always there; the last four are the length of its fields.
+const START: usize = 16;
+/// Kinds of messages: an answer, and that there is none.
+const RETURN: u8 = 2;
+const ERROR: u8 = 3;
+/// Fields of a header.
+const ERROR_NAME: u8 = 4;
+const REPLY_SERIAL: u8 = 5;
+
+/// Why a call was in vain.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The connection, or what came over it.
+    Broken(String),
+    /// The answer: the name of the error, and its words.
+    Refused { name: String, words: String },
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(pitstop_kit::describe(&error))
+    }
+}
+
+fn broken(what: impl Into<String>) -> Failure {
+    Failure::Broken(what.into())
+}
+
+/// Makes a call over a fresh connection, and waits for its answer.
+pub(super) async fn call(mut stream: UnixStream, call: &Message) -> Result<(), Failure> {
+    introduce(&mut stream).await?;
+    stream.write_all(call.data()).await?;
+    let serial = call.primary_header().serial_num().get();
+    loop {
+        if let Some(answer) = answer(&receive(&mut stream).await?, serial)? {
+            return answer;
+        }
+    }
+}
+
+/// Says who we are, which the kernel has told the other end already.
+async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
+    // The digits of the user's ID, in hexadecimal.
+    let digits: String = Uid::effective().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
+    stream.write_all(format!("\0AUTH EXTERNAL {digits}\r\n").as_bytes()).await?;
+    let mut line = Vec::new();
+    while !line.ends_with(b"\r\n") {
+        if line.len() == LINE {
+            return Err(broken("its first line has no end"));
+        }
+        line.push(stream.read_u8().await?);
+    }
+    if !line.starts_with(b"OK ") {
+        return Err(broken(format!("it said {}", String::from_utf8_lossy(&line).trim_end())));
+    }
+    stream.write_all(b"BEGIN\r\n").await?;
+    Ok(())
+}
+
+/// The next message, whole.
+async fn receive(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
+    let mut message = vec![0; START];
+    stream.read_exact(&mut message).await?;
+    let number = |at: usize| -> Option<usize> {
+        let bytes: [u8; 4] = message.get(at..at + 4)?.try_into().ok()?;
+        let number = if message.first() == Some(&b'B') {
+            u32::from_be_bytes(bytes)
+        } else {
+            u32::from_le_bytes(bytes)
+        };
+        usize::try_from(number).ok()
+    };
+    let (body, fields) = number(4).zip(number(12)).ok_or_else(|| broken("a header without lengths"))?;
+    let rest = fields.checked_next_multiple_of(8).and_then(|fields| fields.checked_add(body));
+    let rest = rest.filter(|rest| *rest <= LONGEST).ok_or_else(|| broken("a message that is too long"))?;
+    message.resize(START + rest, 0);
+    let (_, place) = message.split_at_mut(START);
+    stream.read_exact(place).await?;
+    Ok(message)
+}
+
+/// What a message says to the call of that serial number; nothing if it is about something else.
+fn answer(message: &[u8], serial: u32) -> Result<Option<Result<(), Failure>>, Failure> {
+    type Header<'m> = (u8, u8, u8, u8, u32, u32, Vec<(u8, Value<'m>)>);
+    let endian = if message.first() == Some(&b'B') { Endian::Big } else { Endian::Little };
+    let unread = |error| broken(format!("a message that cannot be read: {}", pitstop_kit::describe(&error)));
+    let data = Data::new(message, Context::new_dbus(endian, 0));
+    let (header, read): (Header<'_>, usize) = data.deserialize().map_err(unread)?;
+    let (_, kind, .., fields) = header;
+    let field = |code| fields.iter().find(|(one, _)| *one == code).map(|(_, value)| value);
+    if !matches!(field(REPLY_SERIAL), Some(Value::U32(one)) if *one == serial) {
+        return Ok(None);
+    }
+    match kind {
+        RETURN => Ok(Some(Ok(()))),
+        ERROR => {
+            let name = match field(ERROR_NAME) {
+                Some(Value::Str(name)) => name.to_string(),
+                _ => String::new(),
+            };
+            // Its words are the first of what comes with it, if anything does.
+            let body = message.get(read.next_multiple_of(8)..).unwrap_or_default();
+            let words = Data::new(body, Context::new_dbus(endian, 0)).deserialize::<String>();
+            let words = words.map(|(words, _)| words).unwrap_or_default();
+            Ok(Some(Err(Failure::Refused { name, words })))
+        }
+        _ => Ok(None),
+    }
+}

@@ -17,7 +17,7 @@ use zbus::zvariant::Value;
 
 use self::private::Failure;
 
-/// systemd's own socket, for root alone. The system bus goes through a broker, which AppArmor keeps containers from, and is not
+/// systemd's own socket, for root alone. The system bus goes through a broker, which `AppArmor` keeps containers from, and is not
 /// mounted.
 const SOCKET: &str = "run/systemd/private";
 /// Most time for the whole call, connecting included.

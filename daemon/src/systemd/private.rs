@@ -4,6 +4,7 @@
 //! sender of its answers (`sd_bus_set_sender` in `src/core/dbus.c`), where zbus (5.19) takes a unique name for granted, and
 //! panics.
 
+use std::fmt::Write as _;
 use std::io;
 
 use nix::unistd::Uid;
@@ -60,8 +61,13 @@ pub(super) async fn call(mut stream: UnixStream, call: &Message) -> Result<(), F
 /// Says who we are, which the kernel has told the other end already.
 async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
     // The digits of the user's ID, in hexadecimal.
-    let digits: String = Uid::effective().to_string().bytes().map(|digit| format!("{digit:02x}")).collect();
-    stream.write_all(format!("\0AUTH EXTERNAL {digits}\r\n").as_bytes()).await?;
+    let mut said = "\0AUTH EXTERNAL ".to_owned();
+    for digit in Uid::effective().to_string().bytes() {
+        // Writing to a String cannot fail.
+        let _ = write!(said, "{digit:02x}");
+    }
+    said.push_str("\r\n");
+    stream.write_all(said.as_bytes()).await?;
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         if line.len() == LINE {

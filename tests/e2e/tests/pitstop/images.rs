@@ -194,7 +194,7 @@ fn the_controller_may_write_other_versions_of_an_image_and_nothing_else() -> Res
     on_updating_cluster(async |ns| {
         let mut pod = images::web();
         pod["spec"]["initContainers"] =
-            json!([{"name": "first", "image": format!("{}:1", images::REPOSITORY)}]);
+            json!([{"name": "first", "image": format!("{}:1", images::REPOSITORY), "command": ["true"]}]);
         ns.start_pod(pod).await?;
         let patch = |target: &str, more: &[&str], patch: serde_json::Value| {
             let patch = format!("--patch={patch}");

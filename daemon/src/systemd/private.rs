@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use nix::unistd::Uid;
+use pitstop_api::text::quoted;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use zbus::message::Message;
@@ -76,7 +77,7 @@ async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
         line.push(stream.read_u8().await?);
     }
     if !line.starts_with(b"OK ") {
-        return Err(broken(format!("it said {}", String::from_utf8_lossy(&line).trim_end())));
+        return Err(broken(format!("it said {}", quoted(String::from_utf8_lossy(&line).trim_end()))));
     }
     stream.write_all(b"BEGIN\r\n").await?;
     Ok(())

@@ -26,7 +26,7 @@ const PULL_POLICY: &str = "/spec/template/spec/containers/0/imagePullPolicy";
 
 /// Where nodes have the images from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source<'a> {
+pub(super) enum Source<'a> {
     /// Somebody loads them on each node. Without them a node must not ask for them: whoever has a registry of the name in
     /// `deploy/` would be answered with the runtime's socket.
     Nodes,

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 pub(crate) use self::archive::{Entry, compressed, sha256};
 use self::archive::{ImageSpec, archive};
 pub(crate) use self::build::{AMD64, ARM64, Target, executables, programs};
-pub(crate) use self::install::Source;
+use self::install::Source;
 use crate::cluster::Cluster;
 use crate::progress::{Step, note};
 use crate::workspace::{VERSION, shown};

@@ -167,9 +167,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         return unreplaced(observed, status, container);
     }
     if same || now.container_id.is_empty() {
-        return Progress::Waits(format!(
-            "waits for the kubelet to stop container {name} and to start the new one"
-        ));
+        return waits_for_kubelet(name);
     }
     if now.oom_killed != status.before.container_id
         && !now.oom_killed.is_empty()
@@ -217,16 +215,26 @@ fn restarts(status: &ContainerStatus, container: &Container) -> i32 {
     now.saturating_sub(status.before.restart_count)
 }
 
+fn waits_for_kubelet(name: &str) -> Progress {
+    Progress::Waits(format!("waits for the kubelet to stop container {name} and to start the new one"))
+}
+
 /// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
-    // It may be about to stop the container for an image that the Pod had for a while.
+    let since = observed.memory.written_since;
+    let settled = since.zip(observed.pod).map(|(since, pod)| since.after(observed.settles(pod)));
+    // It may be about to stop the container for an image that the Pod had for a while, or be at it for this one: another update has
+    // written it, and was given up.
     match pulled(observed, status) {
         _ if observed.pod.is_some_and(Pod::unseen) => {
             let text = format!("waits for the kubelet to see what the Pod has for container {}", status.name);
             Progress::Waits(text)
         }
         _ if !is_ready(container) => Progress::Unready,
+        Some(pulled) if !is_pulled(id, pulled) && settled.is_none_or(|at| at > observed.now) => {
+            waits_for_kubelet(&status.name)
+        }
         Some(pulled) if !is_pulled(id, pulled) => {
             let name = &status.name;
             let text = format!(

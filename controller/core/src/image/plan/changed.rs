@@ -102,9 +102,10 @@ impl Planner<'_> {
             let text = format!("not ready within {limit} s (readyTimeoutSeconds): {}", wait.message);
             return self.fails(pod, &End::bad(status::NOT_READY, text));
         }
-        let stale = written.map(|since| since.after(STALE)).filter(|at| *at > self.now);
+        let looks = [STALE, self.observed.settles(pod)].map(|pause| written.map(|since| since.after(pause)));
+        let next = looks.into_iter().flatten().filter(|at| *at > self.now).min();
         let plan = self.waiting(status, wait, Urgency::Later);
-        Plan { orders: self.orders(pod), wake_at: earliest(until, stale), ..plan }
+        Plan { orders: self.orders(pod), wake_at: earliest(until, next), ..plan }
     }
 
     /// All new containers are ready: they are watched for a while.

@@ -105,7 +105,26 @@ fn what_the_pod_has_already_is_no_reason_to_wait() {
     let mut world = World { pod: pod("config-1".into()), ..World::new(&json!({})) };
     world.settle();
     world.pulled();
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    world.pass(5);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "OtherImage"));
+}
+
+/// Another update has written it and was deleted, and the kubelet is at it: seed 17998.
+#[test]
+fn a_container_that_is_being_replaced_for_what_the_pod_has_already_is_waited_for() {
+    let mut world = World::new(&json!({}));
+    let pod = world.pod.as_mut().unwrap();
+    pod.containers[0].image = format!("registry.example.com/shop/web:v2@{NEW}");
+    (pod.generation, pod.observed_generation, pod.grace_seconds) = (Some(3), Some(3), Some(30));
+    world.settle();
+    world.pulled();
+    world.pass(30);
+    assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
+    world.starts(true);
+    assert_eq!(world.phase(), Phase::Observing);
+    world.pass(30);
+    assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
 }
 
 /// The Pod had another image for a while, which its kubelet may be acting on: it stops the container, and tells nothing meanwhile.

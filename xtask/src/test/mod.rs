@@ -4,10 +4,12 @@ mod e2e;
 mod emulated;
 mod tally;
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
@@ -129,20 +131,41 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     }
     let [first, others] = e2e::with_resize(Kubernetes::default().into());
     let without = e2e::without_resize(Kubernetes::without_resize().into());
-    let (cluster, second, images) = (Cluster::of(root), Cluster::second(root), &images);
-    // Most tests on a cluster wait, and many need it for themselves: so there are two.
+    let images = &images;
+    // The longest first.
+    on_two(
+        root,
+        total,
+        [
+            (others.name, Box::new(|cluster| others.run(cluster, images))),
+            (first.name, Box::new(|cluster| first.run(cluster, images))),
+            (without.name, Box::new(|cluster| without.run(cluster, images))),
+            ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
+            (
+                "kills during a stream of requests",
+                Box::new(|cluster| verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
+            ),
+        ],
+    );
+}
+
+/// What is done on a cluster, and what it is called.
+type OnCluster<'a> = (&'a str, Box<dyn FnOnce(Cluster<'_>) -> Result<Tally> + Send + 'a>);
+
+/// Runs suites on two clusters, each as soon as one is free: most tests on a cluster wait, and many need it for themselves.
+fn on_two<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<Item = OnCluster<'a>>) {
+    let queue = Mutex::new(suites.into_iter().collect::<VecDeque<_>>());
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let run = |cluster: Cluster<'_>| {
+        let mut total = Tally::default();
+        while let Some((name, run)) = next() {
+            suite(&mut total, name, || run(cluster));
+        }
+        total
+    };
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            let mut total = Tally::default();
-            suite(&mut total, others.name, || others.run(second, images));
-            suite(&mut total, "attacks on a real cluster", || verdict(attacks::on_cluster(second, images)));
-            suite(&mut total, "kills during a stream of requests", || {
-                verdict(chaos::on_cluster(second, images, CHAOS_MINUTES, CHAOS_SEED))
-            });
-            total
-        });
-        suite(total, first.name, || first.run(cluster, images));
-        suite(total, without.name, || without.run(cluster, images));
+        let beside = scope.spawn(|| run(Cluster::second(root)));
+        total.add(run(Cluster::of(root)));
         match beside.join() {
             Ok(tally) => total.add(tally),
             Err(_) => total.broke("what runs on the second cluster"),
@@ -162,19 +185,11 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
     if !platform.kubernetes.mutates() {
         return a_few(root, platform, images);
     }
-    let [first, others] = e2e::with_resize(platform);
-    std::thread::scope(|scope| {
-        let beside = scope.spawn(|| {
-            let mut total = Tally::default();
-            suite(&mut total, others.name, || others.run(Cluster::second(root), images));
-            total
-        });
-        suite(&mut total, first.name, || first.run(Cluster::of(root), images));
-        match beside.join() {
-            Ok(tally) => total.add(tally),
-            Err(_) => total.broke("what runs on the second cluster"),
-        }
-    });
+    let parts = e2e::with_resize(platform);
+    let suites = parts
+        .iter()
+        .map(|part| -> OnCluster<'_> { (part.name, Box::new(|cluster| part.run(cluster, images))) });
+    on_two(root, &mut total, suites);
     total
 }
 

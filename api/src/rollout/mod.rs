@@ -47,6 +47,8 @@ pub const SOAK_SECONDS: i64 = 10;
 /// Label of a workload that is parked: its own controller makes no new Pods when its template changes. The value is what to
 /// release it to: of a `Deployment` `Unpaused`, of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
 pub const PARKED: &str = "pitstop.dev/parked";
+/// Before the value of that label, in a write of the controller: admission releases the workload, and does not store it.
+pub const RELEASE: &str = "release-";
 /// Annotation of a `Deployment`'s Pod that was updated in place: to which revision.
 pub const POD_REVISION: &str = "pitstop.dev/revision";
 /// Label of an `InPlaceRollout` that is armed: admission may park its workload. Only the controller sets it.
@@ -392,7 +394,7 @@ pub struct Strategy {
     pub on_failure: OnFailure,
 }
 
-/// What happens when Pods have failed: `Pause` (default: nothing more) or `RollBack` (those that were updated go back).
+/// What happens when Pods have failed: `Pause` (default: nothing more) or `RollBack` (those that were updated go back, the last first).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// No further Pod is begun with.

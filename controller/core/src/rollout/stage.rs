@@ -10,11 +10,11 @@ use crate::pod::Pod;
 /// In which order Pods go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// The higher the ordinal, the sooner.
-    Ordinal(std::cmp::Reverse<u32>),
+    /// The lower the number, the sooner: the highest ordinal has the lowest, and the highest if Pods go back.
+    Ordinal(u32),
     /// It is not available as it is: nothing is lost by it.
     Broken,
-    /// It is available: the first of each node goes first, then the second of each.
+    /// It is available: the first of each node goes first, then the second of each. If Pods go back, the last of each.
     Available(u32),
 }
 
@@ -71,6 +71,7 @@ pub(super) fn stage(
     if pod.gone() || (kept && !begun) {
         return Stage::Other;
     }
+    let rank = || rank(rollout, work, pod, of_node);
     match &work.what {
         What::Restart(restart) => {
             let newest = restart.newest_pod.map(|newest| newest.timestamp());
@@ -78,32 +79,35 @@ pub(super) fn stage(
             if late || !(begun || child::containers(rollout, pod).next().is_some()) {
                 return Stage::Other;
             }
-            step.map_or(Stage::Current, |_| of_request(rollout, pod, request, asked.made, of_node))
+            step.map_or(Stage::Current, |_| of_request(rollout, rank, request, asked.made))
         }
         // It may be another one when that is over.
         What::Update(_) if asked.others && (request.is_none() || suspended.is_some()) => Stage::Started,
         What::Update(revisions) => match step {
-            Some(_) => of_request(rollout, pod, request, asked.made, of_node),
+            Some(_) => of_request(rollout, rank, request, asked.made),
             None if revisions.is(revision_of(rollout, pod)) => Stage::Current,
             None => Stage::Unmarked,
         },
     }
 }
 
+/// When it goes; what was updated last goes back first.
+fn rank(rollout: &Rollout, work: &Work<'_>, pod: &Pod, of_node: Option<u32>) -> Rank {
+    let turn = |first: u32, back: u32| if work.back { back } else { first };
+    match (ordinal(rollout, &pod.key.name), of_node.unwrap_or_default()) {
+        (Some(ordinal), _) => Rank::Ordinal(turn(u32::MAX.saturating_sub(ordinal), ordinal)),
+        (None, of_node) if pod.ready => Rank::Available(turn(of_node, u32::MAX.saturating_sub(of_node))),
+        (None, _) => Rank::Broken,
+    }
+}
+
 fn of_request(
     rollout: &Rollout,
-    pod: &Pod,
+    rank: impl Fn() -> Rank,
     request: Option<&Relative<'_>>,
     made: bool,
-    of_node: Option<u32>,
 ) -> Stage {
-    let waits = || {
-        Stage::Waits(match ordinal(rollout, &pod.key.name) {
-            Some(ordinal) => Rank::Ordinal(std::cmp::Reverse(ordinal)),
-            None if pod.ready => Rank::Available(of_node.unwrap_or_default()),
-            None => Rank::Broken,
-        })
-    };
+    let waits = || Stage::Waits(rank());
     match request {
         None if made => Stage::Started,
         None => waits(),

@@ -71,6 +71,20 @@ fn pods_go_back_and_the_workload_stays_parked() {
 }
 
 #[test]
+fn what_was_updated_last_goes_back_first() {
+    let mut world = World::rolls_back();
+    world.settle();
+    world.updated("web-2", "shop/web:v2");
+    world.updated("web-1", "shop/web:v2");
+    world.fails("web-0");
+    assert_eq!(world.open(), ["web-1"]);
+    world.updated("web-1", "shop/web:v1");
+    assert_eq!(world.open(), ["web-2"]);
+    world.updated("web-2", "shop/web:v1");
+    assert_eq!(world.ended(), Some(UpdateEnd::RolledBack));
+}
+
+#[test]
 fn what_has_failed_is_not_tried_again_until_the_template_changes() {
     let mut world = half();
     world.updated("web-2", "shop/web:v1");

@@ -148,6 +148,16 @@ impl Strategy {
             TargetKind::Deployment => (mark == "Unpaused").then_some(Self::Unpaused),
         }
     }
+
+    /// The mark that says it; nothing where there is nothing to put back.
+    pub(crate) fn mark(self) -> Option<String> {
+        match self {
+            Self::AsIs => None,
+            Self::Partition(partition) => Some(partition.to_string()),
+            Self::Rolling => Some("RollingUpdate".to_owned()),
+            Self::Unpaused => Some("Unpaused".to_owned()),
+        }
+    }
 }
 
 /// A step by which a `Deployment` takes the Pods that it has for those of its new template.

@@ -66,12 +66,18 @@ pub async fn with_workloads(ns: &Ns, test: impl Future<Output = Result<()>>) -> 
 /// Runs a test with the component `park` too.
 pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
     let result = with_opted_in(ns, &["image-update", "in-place", "park"], test).await;
-    for name in ["park", "strip", "armed"].map(|name| format!("pitstop-{name}")) {
+    remove_parking(&ns.cluster)?;
+    result
+}
+
+/// Takes away what the component `park` has added.
+pub fn remove_parking(cluster: &Cluster) -> Result<()> {
+    for name in ["park", "strip", "armed", "unpark"].map(|name| format!("pitstop-{name}")) {
         for kind in ["mutatingadmissionpolicybinding", "mutatingadmissionpolicy"] {
-            ns.cluster.kubectl(&["delete", kind, &name])?;
+            cluster.kubectl(&["delete", kind, &name])?;
         }
     }
-    result
+    Ok(())
 }
 
 async fn with_opted_in(ns: &Ns, components: &[&str], test: impl Future<Output = Result<()>>) -> Result<()> {

@@ -24,7 +24,7 @@ pub(super) const REQUIRED: [&str; 8] = [
     "pitstop-users-rollouts",
 ];
 /// Those of the component `park`.
-const PARK: [&str; 3] = ["pitstop-armed", "pitstop-park", "pitstop-strip"];
+const PARK: [&str; 4] = ["pitstop-armed", "pitstop-park", "pitstop-strip", "pitstop-unpark"];
 /// Gives Pods their readiness gate, from Kubernetes 1.36 on.
 const GATE: &str = "pitstop-readiness-gate";
 /// Does so before: a webhook of the overlay `gate-webhook`.
@@ -200,6 +200,7 @@ mod tests {
         let park = [
             include_str!("../../../../deploy/components/park/park.yaml"),
             include_str!("../../../../deploy/components/park/strip.yaml"),
+            include_str!("../../../../deploy/components/park/unpark.yaml"),
         ];
         assert_eq!(sorted(&park, "MutatingAdmissionPolicy"), PARK);
         let gate = include_str!("../../../../deploy/gate-policy/policy.yaml");
@@ -270,13 +271,9 @@ mod tests {
                 bound: bound.iter().map(|it| (*it).to_owned()).collect(),
             }))
         };
-        let found = half(&[GATE, "pitstop-park", "pitstop-armed"]);
+        let found = half(&[GATE, "pitstop-park", "pitstop-armed", "pitstop-unpark"]);
         assert_eq!((found[0].verdict, found[1].verdict), (Verdict::Ok, Verdict::Error));
         assert!(found[1].text.ends_with("pitstop-strip"), "{found:?}");
-        assert!(
-            half(&[GATE, "pitstop-park", "pitstop-armed", "pitstop-strip"])
-                .iter()
-                .all(|it| it.verdict == Verdict::Ok)
-        );
+        assert!(half(&[&PARK[..], &[GATE]].concat()).iter().all(|it| it.verdict == Verdict::Ok));
     }
 }

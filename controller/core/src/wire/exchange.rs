@@ -17,11 +17,11 @@ use super::pods::{self, Version};
 use super::puller::{self, Forms};
 use super::reading::Reading;
 use super::survey::SurveyReading;
-use super::workload::{self, WorkloadReading};
+use super::workload::{self, Released, WorkloadReading};
 use super::{deeds, denial, node, sets};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
-use crate::deed::{Commit, Deed, Done, Puller};
+use crate::deed::{Commit, Deed, Done, Puller, Release};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::WriteNames;
 use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
@@ -81,6 +81,8 @@ enum Awaits {
     Denial(Box<HttpRequest>),
     /// That the policy of workloads denies it.
     Policy,
+    /// The workload that admission has released; if it has not, it is released without.
+    Released(Box<Release>),
     /// One of the things that a survey reads.
     Reading,
     /// The node's metadata, for the owner of its book.
@@ -161,8 +163,8 @@ impl Exchange {
             | Deed::Resume { .. }
             | Deed::DeletePod { .. }
             | Deed::Evict { .. }
-            | Deed::MarkPod { .. }
-            | Deed::Release(_) => Awaits::Done,
+            | Deed::MarkPod { .. } => Awaits::Done,
+            Deed::Release(release) => Awaits::Released(release.clone()),
         };
         (Self::new(name, About::Deed(by, Box::new(deed)), awaits), request)
     }
@@ -244,6 +246,14 @@ impl Exchange {
                 let denied = denial::denied(answer, &workload::POLICY);
                 self.end(denied.map(|()| None))
             }
+            (Awaits::Released(release), answer) => match workload::released(&release, answer) {
+                Ok(Released::All) => self.end(Ok(None)),
+                Ok(Released::Nothing(version)) => {
+                    let request = workload::release_without_policy(&release, &version);
+                    Self { awaits: Awaits::Done, ..self }.send(request)
+                }
+                Err(failure) => self.end(Err(failure)),
+            },
             (Awaits::Node, Answer::Body(text)) => self.end(node::is_ready(&text).map(|()| None)),
             (Awaits::Mounter(puller), answer) => {
                 // Every node can pull what a container is to run.

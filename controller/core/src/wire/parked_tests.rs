@@ -12,6 +12,10 @@ use crate::rollout;
 use crate::wire::{Exchange, HttpRequest, Step};
 use crate::workload::WorkloadQuery;
 
+/// How the policy denies a change.
+const BY_POLICY: &str = "statefulsets.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'pitstop-controller-workloads' with \
+                         binding 'pitstop-controller-workloads' denied request: no";
+
 fn web() -> ObjectKey {
     ObjectKey::new("shop", "web")
 }
@@ -49,29 +53,53 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
         let (uid, resource_version) = ("w".to_owned(), "9".to_owned());
         begin(Deed::Release(Box::new(Release { kind, key: web(), uid, resource_version, to })))
     };
-    let metadata = json!({"uid": "w", "resourceVersion": "9", "labels": {"pitstop.dev/parked": null}});
+    let metadata = |version, label| json!({"uid": "w", "resourceVersion": version, "labels": {"pitstop.dev/parked": label}});
+    let stored = |labels: Value| {
+        let body = json!({"metadata": {"name": "web", "resourceVersion": "10", "labels": labels}});
+        Answer::Body(body.to_string())
+    };
     let of = |plural: &str| format!("PATCH /apis/apps/v1/namespaces/shop/{plural}/web?");
-    for (kind, to, plural, spec) in [
+    for (kind, to, plural, label, spec) in [
         (
             TargetKind::StatefulSet,
             Strategy::Partition(2),
             "statefulsets",
+            "release-2",
             json!({"updateStrategy": {"rollingUpdate": {"partition": 2}}}),
         ),
         (
             TargetKind::DaemonSet,
             Strategy::Rolling,
             "daemonsets",
+            "release-RollingUpdate",
             json!({"updateStrategy": {"type": "RollingUpdate"}}),
         ),
-        (TargetKind::Deployment, Strategy::Unpaused, "deployments", json!({"paused": null})),
+        (
+            TargetKind::Deployment,
+            Strategy::Unpaused,
+            "deployments",
+            "release-Unpaused",
+            json!({"paused": null}),
+        ),
     ] {
-        let expected = (of(plural), json!({"metadata": metadata, "spec": spec}));
-        assert_eq!(asks(&workload(kind, to).0), expected);
+        let (request, exchange) = workload(kind, to);
+        assert_eq!(asks(&request), (of(plural), json!({"metadata": metadata("9", json!(label))})));
+        assert_eq!(done(exchange.answered(stored(json!({"app": "web"})))), Done::Effected);
+        // Admission has not done it: the policy of what the controller writes denies it, or nothing does.
+        for (answer, version) in
+            [(failed(403, BY_POLICY), "9"), (stored(json!({"pitstop.dev/parked": label})), "10")]
+        {
+            let (request, exchange) = sent(workload(kind, to).1.answered(answer));
+            let expected = json!({"metadata": metadata(version, Value::Null), "spec": spec});
+            assert_eq!(asks(&request), (of(plural), expected));
+            assert_eq!(done(exchange.answered(stored(json!({})))), Done::Effected);
+        }
+        let refused = workload(kind, to).1.answered(failed(403, "User \"x\" cannot patch resource \"web\""));
+        assert!(matches!(done(refused), Done::Refused(text) if text.contains("a RoleBinding")));
     }
     // One that its user has given another strategy loses the label alone.
     let (request, exchange) = workload(TargetKind::StatefulSet, Strategy::AsIs);
-    assert_eq!(asks(&request).1, json!({"metadata": metadata}));
+    assert_eq!(asks(&request).1, json!({"metadata": metadata("9", Value::Null)}));
     assert_eq!(done(exchange.answered(failed(409, "it is another version"))), Done::Conflict);
 }
 
@@ -102,9 +130,7 @@ fn a_workload_can_be_released_where_its_policy_denies_more() {
         assert!(body["metadata"]["annotations"].is_object(), "no release has that: {body}");
         done(exchange.answered(answer))
     };
-    let by_policy = "statefulsets.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'pitstop-controller-workloads' with \
-                     binding 'pitstop-controller-workloads' denied request: no";
-    assert_eq!(tried(failed(403, by_policy)), Done::Effected);
+    assert_eq!(tried(failed(403, BY_POLICY)), Done::Effected);
     assert_eq!(tried(failed(404, "statefulsets.apps \"web\" not found")), Done::Gone);
     for (answer, says) in [
         (

@@ -10,12 +10,12 @@ use kube::Resource as _;
 use kube::core::params::{GetParams, ListParams, Patch, PatchParams};
 use kube::core::{PartialObjectMeta, Request as Builder, Selector, request};
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_api::rollout::{PARKED, TargetKind, share_of};
+use pitstop_api::rollout::{PARKED, RELEASE, TargetKind, share_of};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::budgets::{Counted, SlimBudget};
-use super::denial::Policy;
+use super::denial::{self, Policy};
 use super::exchange::{HttpRequest, parse};
 use super::metadata::{pod_mark, pod_revision};
 use super::reading::{List, Reading};
@@ -316,12 +316,43 @@ impl Reading for WorkloadReading {
     }
 }
 
-/// Releases a workload that is parked: its controller goes on as before.
+/// Asks admission to release a workload that is parked: the policy `pitstop-unpark` puts its strategy back and removes the label.
+/// Then nobody owns the field that was changed, and who applies it has no conflict. A strategy that is as it was needs no policy.
 pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> {
-    let Release { kind, key, uid, resource_version, to } = release;
-    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {PARKED: null}});
-    let mut patch = json!({"metadata": metadata});
-    let spec = match to {
+    let mark = release.to.mark().map(|mark| format!("{RELEASE}{mark}"));
+    patch(release, &release.resource_version, json!(mark), None)
+}
+
+/// What is left to do after the [release](release) was answered.
+pub(super) enum Released {
+    /// Nothing.
+    All,
+    /// All of it, of this version of the workload: the policy that releases it is not in force.
+    Nothing(String),
+}
+
+/// What came of it. Without the policy that releases, the one that narrows what the controller writes denies the label; without
+/// both, it is stored.
+pub(super) fn released(release: &Release, answer: Answer) -> Result<Released, Failure> {
+    let text = match answer {
+        Answer::Body(text) => text,
+        Answer::Failed(_) => {
+            return denial::denied(answer, &POLICY)
+                .map(|()| Released::Nothing(release.resource_version.clone()));
+        }
+    };
+    let stored: PartialObjectMeta<apps::Deployment> = parse(&text)?;
+    let parked = stored.metadata.labels.is_some_and(|labels| labels.contains_key(PARKED));
+    let version = stored.metadata.resource_version.filter(|_| parked);
+    Ok(version.map_or(Released::All, Released::Nothing))
+}
+
+/// Releases a workload where no policy does.
+pub(super) fn release_without_policy(
+    release: &Release,
+    resource_version: &str,
+) -> Result<HttpRequest, request::Error> {
+    let spec = match release.to {
         Strategy::AsIs => None,
         Strategy::Partition(partition) => {
             Some(json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}}))
@@ -329,6 +360,19 @@ pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> 
         Strategy::Rolling => Some(json!({"updateStrategy": {"type": "RollingUpdate"}})),
         Strategy::Unpaused => Some(json!({"paused": null})),
     };
+    patch(release, resource_version, Value::Null, spec)
+}
+
+/// Gives the label and the spec these values, if the workload is still that version.
+fn patch(
+    release: &Release,
+    resource_version: &str,
+    label: Value,
+    spec: Option<Value>,
+) -> Result<HttpRequest, request::Error> {
+    let Release { kind, key, uid, .. } = release;
+    let metadata = json!({"uid": uid, "resourceVersion": resource_version, "labels": {PARKED: label}});
+    let mut patch = json!({"metadata": metadata});
     if let (Some(spec), Some(fields)) = (spec, patch.as_object_mut()) {
         fields.insert("spec".to_owned(), spec);
     }

@@ -1,9 +1,9 @@
 //! What the controller's token is good for at workloads with the component `in-place`: to release those that are parked, where
 //! it was given the right.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use http::Method;
-use pitstop_e2e::images::remove_in_place;
+use pitstop_e2e::images::{remove_in_place, remove_parking};
 use pitstop_e2e::workloads::{create, merged, park, rollout, workload};
 use pitstop_e2e::{Cluster, LONG, Ns, pods, until};
 use serde_json::{Value, json};
@@ -94,7 +94,50 @@ async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> R
         doors(stage, report, bound, kind).await;
     }
     rollouts(stage, report, bound).await?;
-    sets::run(stage, report, bound).await
+    sets::run(stage, report, bound).await?;
+    stage.cluster.install_with(&["image-update", "in-place", "park"])?;
+    let result = unparked(stage, report, bound).await;
+    remove_parking(&stage.cluster)?;
+    result
+}
+
+/// What admission does for the controller, and for nobody else.
+async fn unparked(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
+    let (who, admin) = (&stage.controller.who, &stage.admin);
+    let label = |value: &str| json!({"metadata": {"labels": {"pitstop.dev/parked": value}}});
+    let to = |kind| format!("release-{}", park(kind).0);
+    let parked = |object: &Value| object["metadata"]["labels"]["pitstop.dev/parked"].clone();
+    until("the policy that releases", LONG, async || {
+        let answer = who.send(change(ns, "StatefulSet", "web", &label(&to("StatefulSet")))).await;
+        Ok((answer.code == 200).then_some(()))
+    })
+    .await?;
+    for kind in KINDS {
+        let body = label(&to(kind));
+        let answer = who.send(change(ns, kind, "web", &body)).await.json();
+        ensure!(parked(&answer).is_null(), "{kind}: {answer}");
+        let spec = &answer["spec"];
+        let free = match kind {
+            "StatefulSet" => spec["updateStrategy"]["rollingUpdate"]["partition"] == 0,
+            "DaemonSet" => spec["updateStrategy"]["type"] == "RollingUpdate",
+            _ => spec["paused"].is_null(),
+        };
+        ensure!(free, "{kind}: its strategy is not what it was: {answer}");
+        let ask = change(ns, kind, "web", &body);
+        report.ask(who, &format!("have admission release a parked {kind}: allowed"), ask, granted(200)).await;
+        let template = json!({"spec": {"minReadySeconds": 7}});
+        let ask = change(ns, kind, "web", &merged(body.clone(), &template));
+        report.ask(who, &format!("have admission release a {kind} and change more"), ask, denied(SPEC)).await;
+        let ask = change(ns, kind, "web", &label("release-1"));
+        report
+            .ask(who, &format!("have admission release a {kind} to something else"), ask, denied(METADATA))
+            .await;
+        let ask = change(ns, kind, "free", &body);
+        report.ask(who, &format!("have admission release a free {kind}"), ask, denied(PARKED)).await;
+        let answer = admin.send(change(ns, kind, "web", &body)).await.json();
+        ensure!(parked(&answer) == json!(to(kind)), "{kind}: released for somebody else: {answer}");
+    }
+    Ok(())
 }
 
 pub(super) fn denied(words: &str) -> Expected {

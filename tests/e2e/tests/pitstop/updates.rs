@@ -298,8 +298,10 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ("undo", "2"),
         ("apply", "1"),
         ("server-side", "2"),
-        ("replace", "1"),
-        ("annotate", "1"),
+        // Now the manifest's fields are its own, and those that the release has changed are, too.
+        ("server-side again", "1"),
+        ("replace", "2"),
+        ("annotate", "2"),
     ] {
         // What the rollout names is the same for each kind.
         if verb == "annotate" && kind != "StatefulSet" {
@@ -322,6 +324,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
             "server-side" => {
                 run(&["apply", "--server-side", "--force-conflicts", "-f", "-"], &manifest(tag))?;
             }
+            "server-side again" => run(&["apply", "--server-side", "-f", "-"], &manifest(tag))?,
             _ => run(&["replace", "-f", "-"], &whole(tag)?)?,
         }
         // The same manifest again, in mid-roll, as a tool for Git does.

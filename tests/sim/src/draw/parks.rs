@@ -73,6 +73,7 @@ fn members(rng: &mut Rng, schedule: &mut Schedule, kind: &'static str) {
         min_ready: rng.pick(&[0, 0, 0, 3]).unwrap(),
         native: true,
         spare: usize::from(!daemons && rng.one_in(2)),
+        no_unpark: rng.one_in(3),
         ..WorkloadPlan::default()
     });
 }

@@ -53,6 +53,9 @@ fn rolled_back(kind: &'static str) -> Schedule {
 pub(super) fn all() -> Vec<Schedule> {
     let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {
+        let mut before = one(", no admission releases it", kind, 1, vec![to(3_000, "2")]);
+        before.workload.as_mut().unwrap().no_unpark = true;
+        all.push(before);
         let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
         all.extend([
             one("", kind, 2, vec![to(3_000, "2")]),

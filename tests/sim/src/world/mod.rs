@@ -172,7 +172,8 @@ impl World {
         let mut server = Server::for_worlds();
         server.admit(Arc::new(webhook::Webhook));
         server.admit(Arc::new(sizing::Limits(schedule.room.clone())));
-        server.admit(Arc::new(parking::Policy));
+        let releases = schedule.workload.as_ref().is_none_or(|workload| !workload.no_unpark);
+        server.admit(Arc::new(parking::Policy { releases }));
         let rewriter = imaging::Rewriter::new(schedule.images.webhook);
         if schedule.images.webhook.is_some() {
             server.admit(Arc::new(rewriter.clone()));

@@ -1,7 +1,7 @@
 //! What users do with a workload that may be parked, and the policy that narrows what pitstop may do with it.
 
 use http::Request;
-use pitstop_api::rollout::{PARKED, TargetKind};
+use pitstop_api::rollout::{PARKED, RELEASE, TargetKind};
 use serde_json::{Value, json};
 
 use super::World;
@@ -89,18 +89,42 @@ impl World {
     }
 }
 
-/// Of a workload the controller may write nothing but the release.
+/// Of a workload the controller may write nothing but the release, which admission does for it where that is served.
 #[derive(Debug)]
-pub struct Policy;
+pub struct Policy {
+    pub(super) releases: bool,
+}
 
-impl Admission for Policy {
-    fn validate(&self, _: &Server, review: &Review<'_>, object: &Value) -> Result<(), Refusal> {
+impl Policy {
+    /// The workload before the controller's own change.
+    fn before<'a>(review: &Review<'a>) -> Option<&'a Value> {
         let ours = review.headers.get(FROM).is_some_and(|from| from == "controller");
         let workload = ["Deployment", "StatefulSet", "DaemonSet"].contains(&review.kind);
-        let Some(old) = review.old.filter(|_| ours && workload && review.operation == Operation::Update)
-        else {
+        review.old.filter(|_| ours && workload && review.operation == Operation::Update)
+    }
+}
+
+impl Admission for Policy {
+    fn mutate(&self, _: &Server, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let mark = |object: &Value| object["metadata"]["labels"][PARKED].as_str().map(str::to_owned);
+        let Some(was) = Self::before(review).filter(|_| self.releases).and_then(mark) else { return Ok(()) };
+        if mark(object).is_none_or(|mark| mark != format!("{RELEASE}{was}")) {
             return Ok(());
-        };
+        }
+        object["metadata"]["labels"].as_object_mut().map(|labels| labels.remove(PARKED));
+        match kind(review.kind) {
+            TargetKind::Deployment => drop(object["spec"].as_object_mut().map(|spec| spec.remove("paused"))),
+            TargetKind::StatefulSet => {
+                let partition = was.parse::<i64>().unwrap_or_default();
+                object["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = partition.into();
+            }
+            TargetKind::DaemonSet => object["spec"]["updateStrategy"]["type"] = "RollingUpdate".into(),
+        }
+        Ok(())
+    }
+
+    fn validate(&self, _: &Server, review: &Review<'_>, object: &Value) -> Result<(), Refusal> {
+        let Some(old) = Self::before(review) else { return Ok(()) };
         let rest = |object: &Value| {
             let mut rest = object.clone();
             for (place, field) in

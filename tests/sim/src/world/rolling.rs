@@ -45,6 +45,9 @@ pub struct WorkloadPlan {
     pub native: bool,
     /// So many Pods of the schedule are there for a larger number of Pods only.
     pub spare: usize,
+    /// Admission releases no workload for the controller: before Kubernetes 1.36.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub no_unpark: bool,
 }
 
 /// An `InPlaceRollout` for the schedule's workload.

@@ -62,6 +62,8 @@ pub struct Parks {
     unkept: (u64, Option<u64>),
     /// It has the label.
     parked: bool,
+    /// In which generation it was parked last.
+    parked_since: i64,
     /// It was released since no rollout looked after it.
     left: bool,
     /// And its strategy was left as it was: it is its user's to release.
@@ -102,6 +104,7 @@ impl Parks {
             let_go: false,
             unkept: (0, None),
             parked: false,
+            parked_since: 0,
             left: false,
             left_parked: false,
             released: None,

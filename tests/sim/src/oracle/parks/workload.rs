@@ -117,6 +117,9 @@ impl Parks {
         self.changed = self.now;
         self.desired = desired(new);
         let template = &new["spec"]["template"];
+        if before.is_none_or(|old| parked(old).is_none()) && parked(new).is_some() {
+            self.parked_since = generation(new);
+        }
         if self.changes.last().is_none_or(|last| last.template != *template) {
             self.changes.push(Change { generation: generation(new), template: template.clone() });
         }
@@ -230,9 +233,9 @@ impl Parks {
     pub(super) fn is_updated(&self, id: &str, update: &Update, server: &Server, found: &mut Found) {
         let Some(plan) = &self.schedule.workload else { return };
         let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return };
-        // Its user may have changed it again since.
+        // Its user may have changed it again since, or parked it again for the same.
         let later = self.changes.last().is_some_and(|last| last.generation > update.generation);
-        if later {
+        if later || self.parked_since > update.generation {
             return;
         }
         if parked(workload).is_some() {

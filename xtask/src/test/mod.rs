@@ -133,20 +133,17 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     let without = e2e::without_resize(Kubernetes::without_resize().into());
     let images = &images;
     // The longest first.
-    on_two(
-        root,
-        total,
-        [
-            (others.name, Box::new(|cluster| others.run(cluster, images))),
-            (first.name, Box::new(|cluster| first.run(cluster, images))),
-            (without.name, Box::new(|cluster| without.run(cluster, images))),
-            ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
-            (
-                "kills during a stream of requests",
-                Box::new(|cluster| verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
-            ),
-        ],
-    );
+    let suites: [OnCluster<'_>; 5] = [
+        (others.name, Box::new(|cluster| others.run(cluster, images))),
+        (first.name, Box::new(|cluster| first.run(cluster, images))),
+        (without.name, Box::new(|cluster| without.run(cluster, images))),
+        ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
+        (
+            "kills during a stream of requests",
+            Box::new(|cluster| verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
+        ),
+    ];
+    on_two(root, total, suites);
 }
 
 /// What is done on a cluster, and what it is called.

@@ -15,6 +15,7 @@ pub mod labels;
 pub mod logic;
 pub mod nodework;
 pub mod quantity;
+pub mod readiness;
 pub mod recreate;
 pub mod resize;
 pub mod rollout;

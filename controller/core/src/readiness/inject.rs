@@ -4,10 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::PITSTOP_READY;
+use super::{OPT_IN, PITSTOP_READY};
 
-/// Label of a namespace or of a Pod: `enabled`, or of a Pod `disabled`.
-pub const OPT_IN: &str = "pitstop.dev/readiness-gate";
 /// Annotation of a Pod that mirrors a static one.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 

@@ -1,27 +1,18 @@
 //! Keeping Pods not ready: the conditions behind readiness gates, and who holds them False.
 //!
-//! A Pod with a readiness gate is ready only while the condition of the gate's type is True. Several writers share
-//! one condition: its message is the JSON list of those that hold it False, and it is True when the list is empty.
-//! The format is `OpenKruise`'s (`KruisePodReady`), byte for byte; our own gate follows the same rules.
+//! What a condition looks like is in [`pitstop_api::readiness`].
 
 mod inject;
 mod plan;
 
 use serde::{Deserialize, Serialize};
 
-pub use inject::{OPT_IN, inject};
+pub use inject::inject;
+use pitstop_api::readiness::holds;
+pub use pitstop_api::readiness::{
+    Hold, KRUISE_POD_READY, OPT_IN, PITSTOP_READY, RECREATE_AGENT, SERVED, UPDATE_AGENT,
+};
 pub use plan::plan;
-
-/// The gate of `OpenKruise`.
-pub const KRUISE_POD_READY: &str = "KruisePodReady";
-/// Our own gate.
-pub const PITSTOP_READY: &str = "pitstop.dev/ready";
-/// The gates that pitstop serves.
-pub const SERVED: [&str; 2] = [KRUISE_POD_READY, PITSTOP_READY];
-/// The user agent of holds by `ContainerRecreateRequest`s.
-pub const RECREATE_AGENT: &str = "ContainerRecreateRequest";
-/// The user agent of holds by `PodImageUpdate`s.
-pub const UPDATE_AGENT: &str = "PodImageUpdate";
 
 /// One readiness gate of a Pod, of a type that pitstop serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,23 +32,6 @@ pub struct GateCondition {
     pub message: String,
 }
 
-/// One reason to keep a Pod not ready, as it stands in a condition's message.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Hold {
-    /// What kind of writer holds.
-    #[serde(rename = "userAgent")]
-    pub user_agent: String,
-    /// Which one of that kind: `<namespace>/<name>`.
-    pub key: String,
-}
-
-impl Hold {
-    /// A request of ours holds, or held.
-    pub fn is_ours(&self) -> bool {
-        [RECREATE_AGENT, UPDATE_AGENT].contains(&self.user_agent.as_str())
-    }
-}
-
 /// A condition to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateChange {
@@ -74,13 +48,13 @@ pub struct GateChange {
 impl Gate {
     /// The condition's message is no list of holds: it belongs to somebody else, and pitstop leaves it alone.
     pub fn foreign(&self) -> bool {
-        self.condition.as_ref().is_some_and(|c| plan::parse(&c.message).is_none())
+        self.condition.as_ref().is_some_and(|c| holds(&c.message).is_none())
     }
 
     /// Whether the condition says that this hold keeps the Pod not ready.
     pub fn held_by(&self, hold: &Hold) -> bool {
         self.condition
             .as_ref()
-            .is_some_and(|c| !c.open && plan::parse(&c.message).is_some_and(|h| h.contains(hold)))
+            .is_some_and(|c| !c.open && holds(&c.message).is_some_and(|h| h.contains(hold)))
     }
 }

@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Gate, GateChange, Hold};
-
-/// Most holds of others in one condition; a longer list is left alone. Ours are not counted: what we write we must be
-/// able to take back.
-const MAX_HOLDS: usize = 256;
+use super::{Gate, GateChange, Hold, holds};
 
 /// The conditions to write so that exactly `wanted` of our holds are in every gate.
 ///
@@ -19,7 +15,7 @@ pub fn plan(gates: &[Gate], wanted: &BTreeSet<Hold>) -> Vec<GateChange> {
 
 fn change(gate: &Gate, wanted: &BTreeSet<Hold>) -> Option<GateChange> {
     let stored = match &gate.condition {
-        Some(condition) => parse(&condition.message)?,
+        Some(condition) => holds(&condition.message)?,
         None => Vec::new(),
     };
     let others = stored.iter().filter(|h| !h.is_ours());
@@ -33,17 +29,10 @@ fn change(gate: &Gate, wanted: &BTreeSet<Hold>) -> Option<GateChange> {
     Some(GateChange { type_: gate.type_.clone(), open, message, transition: before != Some(open) })
 }
 
-/// The holds in a condition's message; an empty message is an empty list.
-pub(super) fn parse(message: &str) -> Option<Vec<Hold>> {
-    if message.is_empty() {
-        return Some(Vec::new());
-    }
-    let others = |holds: &[Hold]| holds.iter().filter(|h| !h.is_ours()).count();
-    serde_json::from_str::<Vec<Hold>>(message).ok().filter(|holds| others(holds) <= MAX_HOLDS)
-}
-
 #[cfg(test)]
 mod tests {
+    use pitstop_api::readiness::MAX_HOLDS;
+
     use super::super::{GateCondition, KRUISE_POD_READY, RECREATE_AGENT, UPDATE_AGENT};
     use super::*;
 

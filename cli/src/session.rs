@@ -241,6 +241,19 @@ impl Session {
     where
         K: Clone + Debug + DeserializeOwned,
     {
+        self.known_some(api, params, Some).await
+    }
+
+    /// The same, of which only what `of` makes of each object is kept: a list may be long, and little of it matter.
+    pub async fn known_some<K, T>(
+        &self,
+        api: Api<K>,
+        params: ListParams,
+        mut of: impl FnMut(K) -> Option<T>,
+    ) -> Known<Vec<T>>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
         let mut all = Vec::new();
         let mut page = params.limit(PAGE);
         loop {
@@ -249,7 +262,7 @@ impl Session {
                 Err(kube::Error::Api(status)) if status.is_not_found() => return Known::Missing,
                 Err(error) => return Known::Unread(describe(&error)),
             };
-            all.extend(list.items);
+            all.extend(list.items.into_iter().filter_map(&mut of));
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(_) if all.len() >= MOST => return Known::Unread(format!("there are more than {MOST}")),
                 Some(token) => page = page.continue_token(&token),
@@ -261,7 +274,7 @@ impl Session {
 
 /// Objects per page of a list.
 const PAGE: u32 = 500;
-/// Most objects of one list that are judged: more nodes than Kubernetes supports in a cluster.
+/// Most objects of one list that are kept and judged: more nodes than Kubernetes supports in a cluster.
 const MOST: usize = 10_000;
 
 /// What an answer tells. What may not be read is told in the API server's words.

@@ -20,6 +20,15 @@ impl<T> Known<T> {
             Self::Missing | Self::Unread(_) => None,
         }
     }
+
+    /// What `of` makes of it, where it is known.
+    pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Known<U> {
+        match self {
+            Self::Is(it) => Known::Is(of(it)),
+            Self::Missing => Known::Missing,
+            Self::Unread(why) => Known::Unread(why),
+        }
+    }
 }
 
 impl<T> Known<Vec<T>> {

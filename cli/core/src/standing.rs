@@ -7,7 +7,7 @@ use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::{self, ContainerRecreateRequest};
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::{InPlaceRollout, TargetKind, UpdateEnd, conditions};
+use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutStatus, TargetKind, UpdateEnd, conditions};
 
 use crate::target::RequestKind;
 
@@ -69,12 +69,22 @@ pub trait Request: Resource<DynamicType = ()> {
     fn is_given_up(&self) -> bool {
         false
     }
+
+    /// It has begun with something that has not ended: also if it is stalled, and goes on only once somebody has seen to it.
+    fn is_midway(&self) -> bool {
+        false
+    }
 }
 
 /// How far a request is.
 pub fn standing<R: Request>(request: &R) -> Standing {
     let said = request.said();
     request.beside(said).unwrap_or_else(|| by_conditions(request, said))
+}
+
+/// Whether there is something left to do of what it asks for.
+pub fn is_at_work<R: Request>(request: &R) -> bool {
+    request.is_midway() || standing(request).progress == Progress::Open
 }
 
 /// Whether the controller is ready to make changes of the workload in its running Pods. It looks again where it cannot, so that it
@@ -210,6 +220,12 @@ impl Request for InPlaceRollout {
         matches!(ended, Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded))
     }
 
+    fn is_midway(&self) -> bool {
+        let updates =
+            |status: &InPlaceRolloutStatus| status.update.as_ref().is_some_and(|it| it.ended.is_none());
+        self.status.as_ref().is_some_and(|status| status.restart.is_some() || updates(status))
+    }
+
     fn update_generation(&self) -> Option<i64> {
         self.status.as_ref()?.update.as_ref().map(|update| update.generation)
     }
@@ -342,6 +358,23 @@ mod tests {
         let failed = told(Progress::Failed, "Stalled", "PodsFailed", 1);
         let before = standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &failed));
         assert_eq!(before.progress, Progress::Open, "a failure of an older spec is none of this one");
+    }
+
+    #[test]
+    fn a_stalled_rollout_is_at_work_while_it_has_begun_with_something() {
+        let of = |begun: Value| {
+            let mut status = told(Failed, "Stalled", "PodsFailed", 2);
+            let Value::Object(begun) = begun else { panic!("no object") };
+            status.as_object_mut().unwrap().extend(begun);
+            is_at_work(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status))
+        };
+        assert!(of(json!({"update": {"revision": "b"}})));
+        assert!(of(json!({"restart": {"restartedAt": "now"}})));
+        assert!(!of(json!({"update": {"revision": "b", "ended": "RolledBack"}})));
+        assert!(!of(json!({})));
+        let idle = told(Succeeded, "Idle", "NothingRequested", 2);
+        assert!(!is_at_work(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &idle)));
+        assert!(is_at_work(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &json!(null))));
     }
 
     #[test]

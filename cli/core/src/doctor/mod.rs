@@ -10,6 +10,7 @@ mod nodes;
 mod opted_in;
 mod policies;
 mod programs;
+pub mod remains;
 mod report;
 mod rights;
 mod versions;

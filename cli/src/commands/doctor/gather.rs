@@ -91,7 +91,10 @@ async fn cluster(session: &Session) -> (Definitions, Known<Vec<Node>>, Known<Vec
     (definitions.into_iter().collect(), nodes, books)
 }
 
-async fn opt_in(session: &Session) -> (Known<Vec<Namespace>>, Known<Vec<RoleBinding>>, Known<ClusterRole>) {
+/// Who lets pitstop change images: namespaces, what completes that, and the role.
+pub(super) async fn opt_in(
+    session: &Session,
+) -> (Known<Vec<Namespace>>, Known<Vec<RoleBinding>>, Known<ClusterRole>) {
     let label = format!("{}={}", opt_in::LABEL, opt_in::ENABLED);
     let bindings = ListParams::default().fields(&format!("metadata.name={}", opt_in::ROLE));
     let roles = session.cluster::<ClusterRole>();

@@ -3,10 +3,12 @@
 mod admission;
 mod gather;
 mod probes;
+mod remains;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
+use pitstop_cli_core::doctor::remains::examine as examine_remains;
 use pitstop_cli_core::doctor::{Finding, examine, exit_code, lines};
 use pitstop_cli_core::draw::Look;
 use serde_json::json;
@@ -22,6 +24,9 @@ pub struct Args {
     /// The namespace that pitstop runs in.
     #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
     controller_namespace: String,
+    /// Examine instead what an uninstallation would cut off or leave behind: exit code 1 if something is at work.
+    #[arg(long)]
+    before_uninstall: bool,
     /// Print the findings as data.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     output: Option<Format>,
@@ -29,8 +34,12 @@ pub struct Args {
 
 /// Examines it. The exit code is that of the findings.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
-    let facts = Box::pin(gather::facts(session, &args.controller_namespace)).await?;
-    let findings = examine(&facts);
+    let system = &args.controller_namespace;
+    let findings = if args.before_uninstall {
+        examine_remains(&Box::pin(remains::ask(session, system)).await?)
+    } else {
+        examine(&Box::pin(gather::facts(session, system)).await?)
+    };
     if let Some(format) = args.output {
         output::say(&output::rendered(data(&findings), format)?);
     } else {

@@ -163,6 +163,7 @@ fn each_command_works_in_a_terminal_and_says_what_is_wrong() -> Result<()> {
         let request = made.trim().replace("containerrecreaterequest.apps.kruise.io", "crr");
         desk(0, "Pod slow", &["status", &request])?;
         desk(1, "there is no pod/none", &["status", "pod/none"])?;
+        desk(1, " at work: ", &["doctor", "--before-uninstall"])?;
         desk(0, "node1", &["explain", &request])?;
         desk(1, "there is no", &["explain", "crr/none"])?;
         desk(0, "", &["cancel", &request])?;
@@ -445,6 +446,24 @@ fn an_installation_is_examined_good_and_bad() -> Result<()> {
         ns.cluster.install()?;
         let Said { code, out, err } = bad?;
         ensure!(code == 1 && out.contains("error") && out.contains("pitstop-daemon"), "{code}: {out}{err}");
+        Ok(())
+    })
+}
+
+/// All namespaces count, so that no other test may be at work.
+#[test]
+fn before_an_uninstallation_what_is_at_work_is_named() -> Result<()> {
+    on_cluster(async |ns| {
+        ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
+        let made = good(ns, &["restart", "pod/web", "--grace=10s", "--mechanism=Runtime", "-o", "name"])?;
+        let request = made.trim().rsplit_once('/').context("no name")?.1;
+        let Said { code, out, err } = run(ns, &["doctor", "--before-uninstall"])?;
+        let told = [" at work: ", &format!("{}/{request}", ns.name)];
+        ensure!(code == 1 && told.iter().all(|told| out.contains(told)), "{code}: {out}{err}");
+        good(ns, &["wait", &format!("crr/{request}"), "--timeout=90s"])?;
+        let idle = async || Ok(Some(good(ns, &["doctor", "--before-uninstall"])?));
+        let out = until("nothing to be at work", LONG, idle).await?;
+        ensure!(out.contains("no Pod held at other resources") && out.contains("0 errors"), "{out}");
         Ok(())
     })
 }

@@ -146,7 +146,7 @@ fn every_command_that_installs_changes_or_removes_pitstop_is_marked_to_be_run() 
 }
 
 /// The blocks of commands that no test runs: the page, how the block begins, and why.
-const NOT_RUN: [(&str, &str, &str); 27] = [
+const NOT_RUN: [(&str, &str, &str); 28] = [
     ("README.md", "kubectl pitstop restart", PLUGIN),
     ("docs/contributing.md", "sha256sum --check SHA256SUMS", "for the files of a release"),
     ("docs/contributing.md", "sudo -E env", "it starts the cluster that the tests have"),
@@ -158,6 +158,7 @@ const NOT_RUN: [(&str, &str, &str); 27] = [
     ),
     ("docs/install.md", "cargo xtask image\n", "what the tests install was built by it"),
     ("docs/install.md", "ctr --namespace k8s.io images import", "one command for each kind of node"),
+    ("docs/install.md", "kubectl pitstop doctor", PLUGIN),
     ("docs/quick-start.md", "cargo xtask image\nk3d", "it needs Docker"),
     ("docs/quick-start.md", "cargo xtask image\nkind", "it needs Docker"),
     ("docs/tasks/harden.md", "strace -ff", "it goes on until it is ended"),

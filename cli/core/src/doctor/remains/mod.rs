@@ -1,0 +1,97 @@
+//! What an uninstallation would cut off, and what it would leave behind (docs/install.md#uninstall).
+//!
+//! An error is something that is still at work. Each check is a file; none depends on another.
+
+mod books;
+mod gates;
+mod parked;
+mod requests;
+mod stays;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::ResourceExt;
+use pitstop_api::nodework::NodeWork;
+use pitstop_api::rollout::TargetKind;
+
+pub use gates::Gated;
+pub use requests::Requests;
+
+use super::Finding;
+use crate::known::Known;
+use crate::target::RequestKind;
+
+/// What is known of it, in all namespaces. Lists are bounded by who asks; of long ones, only names are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Remains {
+    /// Requests and rollouts of each kind.
+    pub requests: Vec<(RequestKind, Known<Requests>)>,
+    /// All order books.
+    pub books: Known<Vec<NodeWork>>,
+    /// Pods with a readiness gate that matters.
+    pub pods: Known<Vec<Gated>>,
+    /// Names of the workloads of each kind that have the label of parked ones.
+    pub parked: Vec<(TargetKind, Known<Vec<String>>)>,
+    /// Namespaces that let pitstop change images, by their label.
+    pub opted_in: Known<Vec<Namespace>>,
+    /// `RoleBinding`s that complete that opt-in.
+    pub bindings: Known<Vec<RoleBinding>>,
+    /// Namespaces whose new Pods get the readiness gate, by their label.
+    pub gates: Known<Vec<Namespace>>,
+}
+
+/// Judges it.
+pub fn examine(remains: &Remains) -> Vec<Finding> {
+    let checks = [requests::check, books::check, gates::check, parked::check, stays::check];
+    checks.iter().flat_map(|check| check(remains)).collect()
+}
+
+/// `NAMESPACE/NAME`.
+pub fn name(object: &impl ResourceExt) -> String {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Verdict, exit_code};
+    use super::*;
+
+    fn each(requests: &Known<Requests>, parked: &Known<Vec<String>>) -> Remains {
+        Remains {
+            requests: RequestKind::ALL.map(|kind| (kind, requests.clone())).into(),
+            parked: vec![(TargetKind::Deployment, parked.clone())],
+            ..Remains::default()
+        }
+    }
+
+    #[test]
+    fn the_exit_code_tells_whether_something_is_at_work() {
+        let idle = each(&Known::Is(Requests::default()), &Known::Is(Vec::new()));
+        let findings = examine(&idle);
+        assert!(findings.iter().all(|it| it.verdict == Verdict::Ok), "{findings:?}");
+        assert_eq!(exit_code(&findings), 0);
+        let kept = each(&Known::Is(Requests { ended: 3, ..Requests::default() }), &Known::Is(Vec::new()));
+        assert_eq!(exit_code(&examine(&kept)), 0, "what has ended does not count");
+        let parked = each(&Known::Is(Requests::default()), &Known::Is(vec!["shop/web".to_owned()]));
+        assert_eq!(exit_code(&examine(&parked)), 1);
+    }
+
+    /// Who may read nothing gets no error, and no good news.
+    #[test]
+    fn nothing_is_judged_that_cannot_be_read() {
+        fn no<T>() -> Known<T> {
+            Known::Unread("is forbidden: User \"ann\" cannot".to_owned())
+        }
+        let findings = examine(&Remains {
+            books: no(),
+            pods: no(),
+            opted_in: no(),
+            bindings: no(),
+            gates: no(),
+            ..each(&no(), &no())
+        });
+        let judged: Vec<_> = findings.iter().filter(|it| it.verdict != Verdict::Unknown).collect();
+        assert!(judged.is_empty(), "{judged:#?}");
+        assert_eq!(exit_code(&findings), 2);
+    }
+}

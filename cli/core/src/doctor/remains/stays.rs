@@ -1,0 +1,83 @@
+//! What stays in namespaces and harms nobody: labels, and the `RoleBinding`s of the opt-in.
+
+use std::collections::BTreeSet;
+
+use pitstop_api::readiness;
+
+use super::super::{Finding, count, named};
+use super::Remains;
+use crate::known::Known;
+use crate::opt_in;
+
+const CHECK: &str = "stays";
+
+pub(super) fn check(remains: &Remains) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for found in [&remains.opted_in, &remains.gates] {
+        if let Known::Unread(why) = found {
+            findings.push(Finding::unknown(CHECK, "namespaces", why));
+            // The reason is the same for both labels.
+            break;
+        }
+    }
+    if let Known::Unread(why) = &remains.bindings {
+        findings.push(Finding::unknown(CHECK, "RoleBindings", why));
+    }
+    let bound = remains.bindings.all().iter().filter(|it| it.role_ref.name == opt_in::ROLE);
+    let labelled = remains.opted_in.all().iter().map(kube::ResourceExt::name_any);
+    let opted_in: BTreeSet<String> = labelled.chain(bound.filter_map(kube::ResourceExt::namespace)).collect();
+    let gates: BTreeSet<String> = remains.gates.all().iter().map(kube::ResourceExt::name_any).collect();
+    let mut stay = |namespaces: BTreeSet<String>, what: String, to_do: String| {
+        if !namespaces.is_empty() {
+            let names: Vec<String> = namespaces.into_iter().collect();
+            let text = format!("{what} in {}: {}", count(names.len(), "namespace"), named(&names));
+            findings.push(Finding::warning(CHECK, text, to_do));
+        }
+    };
+    stay(
+        opted_in,
+        format!("label {} or RoleBinding {}", opt_in::LABEL, opt_in::ROLE),
+        "They harm nobody. Remove both with kubectl pitstop disable namespace/NAME.".to_owned(),
+    );
+    stay(
+        gates,
+        format!("label {}", readiness::OPT_IN),
+        format!("It harms nobody. Remove it with kubectl label namespace NAME {}-", readiness::OPT_IN),
+    );
+    if findings.is_empty() {
+        findings.push(Finding::ok(CHECK, "no namespace has opted in"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::Verdict;
+    use super::super::super::fixtures::read;
+    use super::*;
+
+    #[test]
+    fn namespaces_are_named_with_what_removes_their_opt_in() {
+        let namespace = |name: &str| read(json!({"metadata": {"name": name}}));
+        let mut other = opt_in::binding("news", "pitstop-system");
+        other.role_ref.name = "view".to_owned();
+        let found = check(&Remains {
+            opted_in: Known::Is(vec![namespace("shop")]),
+            bindings: Known::Is(vec![
+                opt_in::binding("shop", "pitstop-system"),
+                opt_in::binding("bank", "elsewhere"),
+                other,
+            ]),
+            gates: Known::Is(vec![namespace("shop")]),
+            ..Remains::default()
+        });
+        assert!(found.iter().all(|it| it.verdict == Verdict::Warning), "{found:?}");
+        let text = "label pitstop.dev/in-place or RoleBinding pitstop-in-place in 2 namespaces: bank, shop";
+        assert_eq!(found[0].text, text);
+        assert!(found[0].to_do.contains("kubectl pitstop disable namespace/NAME"), "{found:?}");
+        assert_eq!(found[1].text, "label pitstop.dev/readiness-gate in 1 namespace: shop");
+        assert_eq!(check(&Remains::default()), [Finding::ok(CHECK, "no namespace has opted in")]);
+    }
+}

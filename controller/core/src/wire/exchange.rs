@@ -246,14 +246,7 @@ impl Exchange {
                 let denied = denial::denied(answer, &workload::POLICY);
                 self.end(denied.map(|()| None))
             }
-            (Awaits::Released(release), answer) => match workload::released(&release, answer) {
-                Ok(Released::All) => self.end(Ok(None)),
-                Ok(Released::Nothing(version)) => {
-                    let request = workload::release_without_policy(&release, &version);
-                    Self { awaits: Awaits::Done, ..self }.send(request)
-                }
-                Err(failure) => self.end(Err(failure)),
-            },
+            (Awaits::Released(release), answer) => self.released(&release, answer),
             (Awaits::Node, Answer::Body(text)) => self.end(node::is_ready(&text).map(|()| None)),
             (Awaits::Mounter(puller), answer) => {
                 // Every node can pull what a container is to run.
@@ -282,6 +275,18 @@ impl Exchange {
                 self.end(Err(Failure { class: Class::Conflict, ..failure }))
             }
             (_, Answer::Failed(failure)) => self.end(Err(failure)),
+        }
+    }
+
+    /// Admission was asked to release the workload.
+    fn released(self, release: &Release, answer: Answer) -> Step {
+        match workload::released(release, answer) {
+            Ok(Released::All) => self.end(Ok(None)),
+            Ok(Released::Nothing(version)) => {
+                let request = workload::release_without_policy(release, &version);
+                Self { awaits: Awaits::Done, ..self }.send(request)
+            }
+            Err(failure) => self.end(Err(failure)),
         }
     }
 

@@ -320,7 +320,7 @@ impl Reading for WorkloadReading {
 /// Then nobody owns the field that was changed, and who applies it has no conflict. A strategy that is as it was needs no policy.
 pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> {
     let mark = release.to.mark().map(|mark| format!("{RELEASE}{mark}"));
-    patch(release, &release.resource_version, json!(mark), None)
+    patch(release, &release.resource_version, mark.as_deref(), None)
 }
 
 /// What is left to do after the [release](release) was answered.
@@ -360,14 +360,14 @@ pub(super) fn release_without_policy(
         Strategy::Rolling => Some(json!({"updateStrategy": {"type": "RollingUpdate"}})),
         Strategy::Unpaused => Some(json!({"paused": null})),
     };
-    patch(release, resource_version, Value::Null, spec)
+    patch(release, resource_version, None, spec)
 }
 
 /// Gives the label and the spec these values, if the workload is still that version.
 fn patch(
     release: &Release,
     resource_version: &str,
-    label: Value,
+    label: Option<&str>,
     spec: Option<Value>,
 ) -> Result<HttpRequest, request::Error> {
     let Release { kind, key, uid, .. } = release;

@@ -9,7 +9,8 @@ use pitstop_api::logic::answer::{Answer, Failure};
 use pitstop_api::nodework::{NodeWork as NodeWorkObject, NodeWorkSpec, Order};
 use serde_json::{Value, json};
 
-use super::exchange::{HttpRequest, json_patch, parse};
+use super::exchange::parse;
+use super::requests::{HttpRequest, json_patch};
 use crate::action::Basis;
 
 /// A book that gets an owner.

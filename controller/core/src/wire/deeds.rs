@@ -5,11 +5,11 @@ use kube::core::params::{Patch, PatchParams, PostParams};
 use kube::core::{Request as Builder, request};
 use serde_json::{Value, json};
 
-use super::exchange::{HttpRequest, at, delete};
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
 use super::pods::{self, Version};
 use super::reading::Reading as _;
+use super::requests::{HttpRequest, at, delete};
 use super::workload::{self, WorkloadReading};
 use super::{node, puller, sets};
 use crate::action::Object;

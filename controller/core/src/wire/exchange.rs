@@ -1,34 +1,29 @@
 //! A write, or a reading, as requests to the API server.
 
 use chrono::{DateTime, Utc};
-use http::HeaderValue;
-use http::header::CONTENT_TYPE;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{PartialObjectMeta, Request as Builder, request};
+use kube::core::params::{Patch, PatchParams};
+use kube::core::{PartialObjectMeta, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::books::{self, First, NewBook};
 use super::observe::{self, SlimPod};
 use super::pods::{self, Version};
 use super::puller::{self, Forms};
 use super::reading::Reading;
+use super::requests::{HttpRequest, at, delete, replace_status};
 use super::survey::SurveyReading;
 use super::workload::{self, Released, WorkloadReading};
 use super::{deeds, denial, node, sets};
 use crate::action::{Action, Event, Object, Write};
 use crate::change::PodChange;
 use crate::deed::{Commit, Deed, Done, Puller, Release};
-use crate::key::{KindId, ObjectKey};
+use crate::key::ObjectKey;
 use crate::kind::WriteNames;
-use crate::kinds::{ForEach, Registered, Status, Written, about, for_each};
+use crate::kinds::{ForEach, Registered, Written, about, for_each};
 use crate::outcome::{NOT_SERVED, Outcome};
-
-/// A request without the server's address.
-pub type HttpRequest = http::Request<Vec<u8>>;
 
 /// A write, or a reading, under way: which answer it waits for and what that will mean.
 #[derive(Clone, Debug)]
@@ -413,24 +408,6 @@ pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     })
 }
 
-/// The objects of that kind in that namespace.
-pub(super) fn at(kind: KindId, key: &ObjectKey) -> Builder {
-    let (api_version, plural) = about(kind).map_or(("", ""), |about| (about.api_version, about.plural));
-    Builder::new(format!("/apis/{api_version}/namespaces/{}/{plural}", key.namespace))
-}
-
-/// A JSON patch.
-pub(super) fn json_patch(
-    of: &Builder,
-    name: &str,
-    changes: Vec<Value>,
-) -> Result<HttpRequest, request::Error> {
-    let mut request = of.patch(name, &PatchParams::default(), &Patch::Merge(Value::Array(changes)))?;
-    // The client's own type for it would take a library more.
-    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
-    Ok(request)
-}
-
 /// The name of a write of an object, what it waits for, and what is sent.
 fn write_object(
     object: &Object,
@@ -481,33 +458,6 @@ fn written(object: Object, result: Result<Option<&str>, Failure>) -> (Event, Opt
         // Of no kind that is registered.
         None => (Event::Tick, None),
     }
-}
-
-/// Deletes an object, if it still has that UID.
-pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
-    let params = DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-        ..DeleteParams::default()
-    };
-    at(kind, key).delete(&key.name, &params)
-}
-
-/// Replaces the status of an object, if it is still that version. The API server takes the spec from the stored one.
-fn replace_status(
-    object: &Object,
-    resource_version: String,
-    status: Status,
-) -> Result<HttpRequest, request::Error> {
-    let Object { kind, key, uid } = object;
-    let metadata = ObjectMeta {
-        name: Some(key.name.clone()),
-        namespace: Some(key.namespace.clone()),
-        uid: Some(uid.clone()),
-        resource_version: Some(resource_version),
-        ..ObjectMeta::default()
-    };
-    let body = status.object(metadata).map_err(request::Error::SerializeBody)?;
-    at(*kind, key).replace_subresource("status", &key.name, &PostParams::default(), body)
 }
 
 #[cfg(test)]

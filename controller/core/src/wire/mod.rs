@@ -20,6 +20,7 @@ mod pods;
 mod policies;
 mod puller;
 mod reading;
+mod requests;
 mod revisions;
 mod sets;
 mod slim;
@@ -27,4 +28,5 @@ mod survey;
 mod volumes;
 mod workload;
 
-pub use exchange::{Exchange, HttpRequest, Over, Step};
+pub use exchange::{Exchange, Over, Step};
+pub use requests::HttpRequest;

@@ -8,7 +8,8 @@ use pitstop_api::logic::answer::Failure;
 use serde::Deserialize;
 
 use super::conditions::{SlimCondition, node_trouble};
-use super::exchange::{HttpRequest, parse};
+use super::exchange::parse;
+use super::requests::HttpRequest;
 
 /// The first kubelet that always has image volumes: from it on, their feature gate cannot be turned off (KEP-4639).
 const KUBELET: (u32, u32) = (1, 36);

@@ -8,9 +8,9 @@ use pitstop_api::quantity::Resource;
 use pitstop_api::rollout::{POD_REVISION, TargetKind};
 use serde_json::{Value, json};
 
-use super::exchange::HttpRequest;
 use super::metadata::REVISION;
 use super::observe::SlimPod;
+use super::requests::HttpRequest;
 use crate::change::{ImageChange, ResourceChange};
 use crate::key::ObjectKey;
 use crate::pod::Pod;

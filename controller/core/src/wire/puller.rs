@@ -16,8 +16,9 @@ use serde_json::{Value, json};
 
 use super::deeds::owned_by;
 use super::denial::Policy;
-use super::exchange::{HttpRequest, parse};
+use super::exchange::parse;
 use super::observe::{self, SlimPod};
+use super::requests::HttpRequest;
 use crate::action::Object;
 use crate::deed::{ImageToPull, Puller};
 use crate::key::ObjectKey;

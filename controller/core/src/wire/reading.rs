@@ -4,7 +4,7 @@ use kube::core::request;
 use pitstop_api::logic::answer::{Answer, Failure};
 use serde::{Deserialize, Deserializer};
 
-use super::exchange::HttpRequest;
+use super::requests::HttpRequest;
 
 /// A reading under way.
 pub(super) trait Reading {

@@ -11,7 +11,8 @@ use pitstop_api::logic::answer::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::exchange::{HttpRequest, json_patch, parse};
+use super::exchange::parse;
+use super::requests::{HttpRequest, json_patch};
 use super::revisions::MAX_REVISIONS;
 use crate::deed::{Commit, CommitStep};
 use crate::template::{Change, SET_HASH, identity, wanted};

@@ -11,8 +11,9 @@ use pitstop_api::quantity::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::exchange::{HttpRequest, parse};
+use super::exchange::parse;
 use super::reading::{List, Reading};
+use super::requests::HttpRequest;
 use crate::hold::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
 use crate::key::ObjectKey;
 

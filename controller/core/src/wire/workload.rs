@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 use super::budgets::{Counted, SlimBudget};
 use super::denial::{self, Policy};
-use super::exchange::{HttpRequest, parse};
+use super::exchange::parse;
 use super::metadata::{pod_mark, pod_revision};
 use super::reading::{List, Reading};
+use super::requests::HttpRequest;
 use super::revisions::{self, SlimRevision};
 use super::sets::{self, SlimReplicaSet};
 use crate::deed::{Release, Strategy};

@@ -13,6 +13,8 @@ const SLACK: u64 = 150_000;
 
 /// Most writes for a container that begins again: an order, its acknowledgement and answer, and the next order.
 const GIVEN: usize = 5;
+/// Most writes for the update of one Pod, conflicts included.
+const UPDATED: usize = 20;
 
 impl Oracle {
     /// What was written, and how many containers of nodes with held Pods began.
@@ -105,7 +107,7 @@ impl Oracle {
         self.now = now;
         // What no stop ends is tried ever more rarely, and told after a while. A container that begins again is given
         // again what it is held at.
-        let given = (self.holds.began - began) * GIVEN;
+        let given = (self.holds.began - began) * GIVEN + self.parks.late() * UPDATED;
         let more = if self.lying { 0 } else { (self.writes - writes).saturating_sub(given) };
         self.check(more == 0, "L3", || format!("{more} writes in ten minutes of silence"));
     }

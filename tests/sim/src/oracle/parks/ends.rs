@@ -111,6 +111,12 @@ impl Parks {
         }
     }
 
+    /// How many Pods may still be begun with when all is over: containers that end at once are available for a moment at each start,
+    /// which makes room for the next Pod.
+    pub(in crate::oracle) fn late(&self) -> usize {
+        if self.bad() && self.there().next().is_some() { self.desired } else { 0 }
+    }
+
     /// Somebody wants an image whose containers end at once.
     fn bad(&self) -> bool {
         let bad =

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::*;
 use crate::action::Basis;
 use crate::change::ImageChange;
+use crate::kinds::Status;
 use crate::recreate;
 
 fn begin(action: Action) -> (HttpRequest, Exchange) {

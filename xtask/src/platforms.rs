@@ -13,7 +13,7 @@ use crate::older::{self, Older};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::support::{self, Ran};
-use crate::test::{Tally, a_few, on_cgroup2, on_platform, with_systemd};
+use crate::test::{Driver, Tally, a_few, on_cgroup2, on_platform, with_systemd};
 use crate::{arm64, cgroup2, debian, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
@@ -51,7 +51,7 @@ enum One {
     Cluster(Platform),
     /// A cluster of the first kind, with two versions of pitstop.
     Beside(Older),
-    ClusterOnCgroup2,
+    ClusterOnCgroup2(Driver),
     Cgroup2,
     Systemd,
     Arm64,
@@ -113,7 +113,8 @@ fn all() -> Result<Vec<One>> {
         .into_iter()
         .map(cluster)
         .chain([Older::Controller, Older::Daemon].map(|older| Ok(One::Beside(older))))
-        .chain([Ok(One::ClusterOnCgroup2), Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
+        .chain([Driver::Cgroupfs, Driver::Systemd].map(|driver| Ok(One::ClusterOnCgroup2(driver))))
+        .chain([Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
         .collect()
 }
 
@@ -139,7 +140,7 @@ fn commit(root: &Path) -> Result<Option<String>> {
 impl One {
     fn has_cluster(self) -> bool {
         match self {
-            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2 => true,
+            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2(_) => true,
             Self::Cgroup2 | Self::Systemd | Self::Arm64 => false,
         }
     }
@@ -150,7 +151,8 @@ impl One {
                 format!("{}+{}", kubernetes.release(), runtime.name())
             }
             Self::Beside(older) => format!("{}+older-{}", usual().name(), older.name()),
-            Self::ClusterOnCgroup2 => format!("{}+{CGROUP2}", usual().name()),
+            Self::ClusterOnCgroup2(Driver::Cgroupfs) => format!("{}+{CGROUP2}", usual().name()),
+            Self::ClusterOnCgroup2(Driver::Systemd) => format!("{}+{SYSTEMD}", usual().name()),
             Self::Cgroup2 => CGROUP2.to_owned(),
             Self::Systemd => SYSTEMD.to_owned(),
             Self::Arm64 => ARM64.to_owned(),
@@ -158,7 +160,7 @@ impl One {
     }
 
     fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
-        if matches!(self, Self::ClusterOnCgroup2 | Self::Cgroup2 | Self::Systemd) {
+        if matches!(self, Self::ClusterOnCgroup2(_) | Self::Cgroup2 | Self::Systemd) {
             machine::require(root)?;
         }
         match self {
@@ -170,7 +172,9 @@ impl One {
                 image::name_in_deploy(root, images)?;
                 Ok(tally)
             }
-            Self::ClusterOnCgroup2 => on_cgroup2(root, Kubernetes::default().into(), images),
+            Self::ClusterOnCgroup2(driver) => {
+                on_cgroup2(root, Kubernetes::default().into(), driver, images)
+            }
             Self::Cgroup2 => cgroup2::check(root).map(tally),
             Self::Systemd => with_systemd(root),
             Self::Arm64 => arm64::check(root).map(tally),
@@ -193,9 +197,12 @@ impl One {
                 let versions = format!("{cluster}, the {} of commit {}", older.name(), older::COMMIT);
                 (versions, A_FEW.to_owned())
             }
-            Self::ClusterOnCgroup2 => {
-                let versions =
+            Self::ClusterOnCgroup2(driver) => {
+                let mut versions =
                     format!("{}, Debian's kernel in qemu", versions(root, Kubernetes::default().into())?);
+                if driver == Driver::Systemd {
+                    versions = format!("{versions}, {}", systemd()?);
+                }
                 (versions, A_FEW.to_owned())
             }
             Self::Cgroup2 => {
@@ -271,7 +278,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 6);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 7);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

@@ -74,6 +74,15 @@ func sameRuntime(st *state.State, asked string) error {
 	return nil
 }
 
+// sameDriver refuses a cluster whose nodes have another cgroup driver than the
+// one that is asked for; "" asks for none.
+func sameDriver(st *state.State, asked string) error {
+	if asked != "" && st.CgroupDriver != asked {
+		return fmt.Errorf("the cluster runs with the cgroup driver %s, not %s", st.CgroupDriver, asked)
+	}
+	return nil
+}
+
 // sameRelease refuses a cluster of another release than this program's: what
 // this program would start in it does not belong there.
 func sameRelease(st *state.State) error {

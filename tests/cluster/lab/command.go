@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
 )
@@ -64,7 +65,7 @@ kubectl, registry.`,
 		killCommand(), stopCommand(), startCommand(),
 		haltCommand(), bootCommand(), rebootCommand(),
 		execCommand(), pushCommand(),
-		initCommand(), forwardCommand(),
+		initCommand(), superviseCommand(), forwardCommand(),
 	)
 	return root
 }
@@ -103,11 +104,15 @@ func upCommand() *cobra.Command {
 	}
 	command.Flags().IntVar(&wanted.Nodes, "nodes", 0, "number of nodes (default: as many as run, or 1)")
 	command.Flags().StringVar(&wanted.Runtime, "runtime", "", runtimeHelp)
+	command.Flags().StringVar(&wanted.CgroupDriver, "cgroup-driver", "", driverHelp)
 	return command
 }
 
 var runtimeHelp = "container runtime of the nodes: " + strings.Join(containerd.Names(), " or ") +
 	" (default: the one that runs, or " + containerd.Default + ")"
+
+var driverHelp = "cgroup driver of the nodes: " + strings.Join(cgroup.Drivers(), " or ") + ", which needs cgroup v2" +
+	" (default: the one that runs, or " + cgroup.DefaultDriver + ")"
 
 func downCommand() *cobra.Command {
 	var keepLogs bool
@@ -255,6 +260,13 @@ func initCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: box.InitCommand + " NAME", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(*cobra.Command, []string) error { return box.Init() },
+	}
+}
+
+func superviseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: box.SuperviseCommand, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return box.Supervise() },
 	}
 }
 

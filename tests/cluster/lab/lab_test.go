@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/preflight"
@@ -102,12 +103,13 @@ func TestAnotherReleaseIsRefused(t *testing.T) {
 }
 
 func TestWhatRunsMustBeWhatIsWanted(t *testing.T) {
-	st := &state.State{Kubernetes: release.Built, Runtime: containerd.One, Nodes: 2}
+	st := &state.State{Kubernetes: release.Built, Runtime: containerd.One, CgroupDriver: cgroup.Cgroupfs, Nodes: 2}
 	for wanted, want := range map[Wanted]string{
 		{}:                                  "",
 		{Nodes: 2, Runtime: containerd.One}: "",
 		{Runtime: containerd.Two}:           "the cluster runs with containerd-1, not containerd-2",
 		{Nodes: 3}:                          "the cluster runs with 2 nodes, not 3",
+		{CgroupDriver: cgroup.Systemd}:      "the cluster runs with the cgroup driver cgroupfs, not systemd",
 	} {
 		got := ""
 		if err := sameAsWanted(st, wanted); err != nil {

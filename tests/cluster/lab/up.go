@@ -15,6 +15,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/image"
 	"pitstop.dev/tests/pitstop-cluster/lab/network"
@@ -36,12 +37,19 @@ type Wanted struct {
 	// Runtime is the container runtime of the nodes; "" means the one that
 	// runs, or the default.
 	Runtime string
+	// CgroupDriver is that of the nodes; "" means the one that runs, or the
+	// default.
+	CgroupDriver string
 }
 
 // Up starts the cluster unless it runs already.
 func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
-	runtime := cmp.Or(wanted.Runtime, containerd.Default)
-	if err := containerd.Check(runtime); err != nil {
+	planned := Wanted{
+		Nodes:        max(wanted.Nodes, 1),
+		Runtime:      cmp.Or(wanted.Runtime, containerd.Default),
+		CgroupDriver: cmp.Or(wanted.CgroupDriver, cgroup.DefaultDriver),
+	}
+	if err := errors.Join(containerd.Check(planned.Runtime), cgroup.CheckDriver(planned.CgroupDriver)); err != nil {
 		return err
 	}
 	unlock, err := c.lock(ctx)
@@ -69,7 +77,7 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 		c.report.step("already up")
 		return c.waitReady(ctx, st)
 	}
-	if err := preflight.Check(c.layout.Dir, c.program, c.pause, runtime); err != nil {
+	if err := preflight.Check(c.layout.Dir, c.program, c.pause, planned.Runtime, planned.CgroupDriver); err != nil {
 		return err
 	}
 	port := 0
@@ -80,7 +88,7 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 	if err := c.clean(st, false); err != nil {
 		return err
 	}
-	if err := c.create(ctx, Wanted{Nodes: max(wanted.Nodes, 1), Runtime: runtime}, port); err != nil {
+	if err := c.create(ctx, planned, port); err != nil {
 		return fmt.Errorf("%w\nlogs: %s; clean up with: %s down --dir %s", err, c.layout.AllLogs(), c.program, c.layout.Dir)
 	}
 	c.report.step("up")
@@ -93,6 +101,9 @@ func sameAsWanted(st *state.State, wanted Wanted) error {
 		return err
 	}
 	if err := sameRuntime(st, wanted.Runtime); err != nil {
+		return err
+	}
+	if err := sameDriver(st, wanted.CgroupDriver); err != nil {
 		return err
 	}
 	if wanted.Nodes != 0 && wanted.Nodes != st.Nodes {
@@ -113,13 +124,14 @@ func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
 	}
 	defer listener.Close()
 	st := &state.State{
-		Kubernetes: release.Built,
-		Program:    c.program,
-		Runtime:    wanted.Runtime,
-		Nodes:      wanted.Nodes,
-		Port:       listener.Addr().(*net.TCPAddr).Port,
-		Boxes:      map[string]state.Process{},
-		Sysctls:    c.machineSysctls(),
+		Kubernetes:   release.Built,
+		Program:      c.program,
+		Runtime:      wanted.Runtime,
+		CgroupDriver: wanted.CgroupDriver,
+		Nodes:        wanted.Nodes,
+		Port:         listener.Addr().(*net.TCPAddr).Port,
+		Boxes:        map[string]state.Process{},
+		Sysctls:      c.machineSysctls(),
 	}
 	if err := os.MkdirAll(c.layout.Dir, 0o755); err != nil {
 		return err
@@ -197,7 +209,7 @@ func (c *Cluster) startBoxes(st *state.State, nodes []plan.Node, listener *net.T
 }
 
 func (c *Cluster) startNode(st *state.State, node plan.Node, all []plan.Node) error {
-	spec, err := parts.Node(c.layout, node, c.program, st.Runtime)
+	spec, err := parts.Node(c.layout, node, c.program, st.Runtime, st.CgroupDriver)
 	if err != nil {
 		return err
 	}
@@ -218,7 +230,12 @@ func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, co
 			return err
 		}
 	}
-	if err := c.groups.Create(c.layout.BoxCgroup(spec.Name)); err != nil {
+	group := c.layout.BoxCgroup(spec.Name)
+	if spec.Systemd {
+		// The box sees no group above it.
+		group = c.layout.NodeCgroup(spec.Name)
+	}
+	if err := c.groups.Create(group); err != nil {
 		return err
 	}
 	started, err := box.Start(c.layout.Dir, spec.Name, spec.Logs, listener)
@@ -226,7 +243,7 @@ func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, co
 		return err
 	}
 	err = errors.Join(
-		c.groups.Join(c.layout.BoxCgroup(spec.Name), started.PID),
+		c.groups.Join(group, started.PID),
 		c.record(st, spec.Name, started.Process),
 	)
 	if err == nil {

@@ -141,7 +141,7 @@ func (c *Cluster) explain(st *state.State, failure error) error {
 		}
 		components, err := box.Control{PID: process.PID}.Components()
 		if err != nil {
-			fmt.Fprintf(&text, "\n%s: %v%s", name, err, tail(filepath.Join(c.layout.Logs(name), "box-init.log")))
+			fmt.Fprintf(&text, "\n%s: %v%s", name, err, tail(filepath.Join(c.layout.Logs(name), box.LogFile)))
 		}
 		for _, component := range components {
 			if component.State != box.Running || component.Restarts > 0 {

@@ -143,8 +143,8 @@ pub async fn fill(ns: &Ns) -> Result<String> {
     Ok(Resource::Cpu.show(half + 100))
 }
 
-/// What a control group holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a control group holds, in the units of cgroup v1.
+#[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// `cpu.shares`.
     pub shares: i64,
@@ -154,11 +154,38 @@ pub struct Group {
     pub memory: i64,
 }
 
-/// What the kernel has for a container and for its Pod, with cgroup v1: of v2's weights, the shares cannot be told.
+/// With cgroup v2, shares of the same weight are equal: what was written cannot be told from it.
+impl PartialEq for Group {
+    fn eq(&self, other: &Self) -> bool {
+        let shares = |of: &Self| if has_cgroup2() { weight(of.shares) } else { of.shares };
+        (shares(self), self.quota, self.memory) == (shares(other), other.quota, other.memory)
+    }
+}
+
+/// `cpu.weight` of shares, as runc 1.1 writes it.
+const fn weight(shares: i64) -> i64 {
+    1 + ((shares - 2) * 9_999) / 262_142
+}
+
+/// The least shares of that weight.
+const fn shares(weight: i64) -> i64 {
+    ((weight - 1) * 262_142 + 9_998) / 9_999 + 2
+}
+
+/// What the kernel has for a container and for its Pod.
 pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
     let pid = process::of_container(&pods::id(pod, container)?)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
     let of = |above: &str| -> Result<Group> {
+        if has_cgroup2() {
+            let read = |name| unified(&text, above, name);
+            let quota = read("cpu.max")?;
+            return Ok(Group {
+                shares: shares(amount(read("cpu.weight")?.trim())?),
+                quota: amount(quota.split_whitespace().next().unwrap_or_default())?,
+                memory: amount(read("memory.max")?.trim())?,
+            });
+        }
         Ok(Group {
             shares: file(&text, "cpu", above, "cpu.shares")?,
             quota: file(&text, "cpu", above, "cpu.cfs_quota_us")?,
@@ -208,16 +235,5 @@ fn file(text: &str, controller: &str, above: &str, name: &str) -> Result<i64> {
 /// CPU quota of a period in microseconds and memory limit in bytes, as the kernel has them for a container and for its
 /// Pod.
 pub fn kernel(pod: &Pod, container: &str) -> Result<[(i64, i64); 2]> {
-    if has_cgroup2() {
-        let pid = process::of_container(&pods::id(pod, container)?)?;
-        let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
-        let of = |above: &str| -> Result<(i64, i64)> {
-            // `20000 100000`: quota and period.
-            let quota = unified(&text, above, "cpu.max")?;
-            let quota = quota.split_whitespace().next().with_context(|| quota.clone())?;
-            Ok((amount(quota)?, amount(unified(&text, above, "memory.max")?.trim())?))
-        };
-        return Ok([of("")?, of("/..")?]);
-    }
     Ok(groups(pod, container)?.map(|group| (group.quota, group.memory)))
 }

@@ -32,12 +32,36 @@ const PATIENCE: u32 = 20;
 /// How long all of it may take.
 const LIMIT: Duration = Duration::from_mins(90);
 
+/// Who makes the control groups of Pods and containers there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// The kubelet and the runtime.
+    Cgroupfs,
+    /// systemd, the first process of the node.
+    Systemd,
+}
+
+impl Driver {
+    /// As the kubelet calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cgroupfs => "cgroupfs",
+            Self::Systemd => "systemd",
+        }
+    }
+}
+
 /// A few tests of `tests/e2e` on a whole cluster.
-pub(super) fn on_a_cluster(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
+pub(super) fn on_a_cluster(
+    root: &Path,
+    platform: Platform,
+    driver: Driver,
+    images: &[Built],
+) -> Result<Tally> {
     // Of the whole workspace, as the other parts build it.
     let program = built(root, &["--workspace", "--test", PROGRAM], PROGRAM)?;
     let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about half an hour)");
-    let tally = run(root, First::Shell, &script(root, platform, images, &program)?, A_FEW.len());
+    let tally = run(root, First::Shell, &script(root, platform, driver, images, &program)?, A_FEW.len());
     step.done();
     tally
 }
@@ -82,14 +106,20 @@ fn run(root: &Path, first: First, script: &str, tests: usize) -> Result<Tally> {
 }
 
 /// What the machine runs.
-fn script(root: &Path, platform: Platform, images: &[Built], program: &Path) -> Result<String> {
+fn script(
+    root: &Path,
+    platform: Platform,
+    driver: Driver,
+    images: &[Built],
+    program: &Path,
+) -> Result<String> {
     let cluster = platform.kubernetes.program(root);
-    let runtime = platform.runtime.name();
+    let (runtime, driver) = (platform.runtime.name(), driver.name());
     let (cluster, e2e) = (text(&cluster)?, text(&root.join("tests/e2e"))?);
     let mut script = format!(
         "{ENVIRONMENT}export PITSTOP_CLUSTER_PATIENCE={PATIENCE}\n\
          export KUBECONFIG={STATE}/cluster/kubeconfig PITSTOP_CLUSTER_DIR={STATE}/cluster PITSTOP_CLUSTER_BIN={cluster}\n\
-         {cluster} up --dir {STATE}/cluster --nodes 1 --runtime {runtime}\n"
+         {cluster} up --dir {STATE}/cluster --nodes 1 --runtime {runtime} --cgroup-driver {driver}\n"
     );
     for image in images {
         // Writing to a String cannot fail.

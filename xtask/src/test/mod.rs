@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
+pub(crate) use self::emulated::Driver;
 pub(crate) use self::tally::Tally;
 use self::tally::{CargoCount, Count, GoCount};
 use crate::cluster::Cluster;
@@ -199,9 +200,17 @@ pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally 
 }
 
 /// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
-pub(crate) fn on_cgroup2(root: &Path, platform: Platform, images: &[Built]) -> Result<Tally> {
+pub(crate) fn on_cgroup2(
+    root: &Path,
+    platform: Platform,
+    driver: Driver,
+    images: &[Built],
+) -> Result<Tally> {
+    if driver == Driver::Systemd {
+        debian::ensure(&["systemd"], "a node whose control groups systemd makes")?;
+    }
     build(root, platform.kubernetes)?;
-    emulated::on_a_cluster(root, platform, images)
+    emulated::on_a_cluster(root, platform, driver, images)
 }
 
 /// The daemon's own tests of resizes, where systemd makes the cgroups.

@@ -157,9 +157,17 @@ func Owner(pid int) (dir, name string) {
 	if err != nil {
 		return "", ""
 	}
-	args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-	if len(args) != 5 || args[1] != InitCommand || args[2] != "--dir" {
+	return owner(strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"))
+}
+
+// owner reads such a command line. systemd has settings of its own before ours.
+func owner(args []string) (dir, name string) {
+	if len(args) < 5 || (len(args) > 5 && args[0] != "systemd") {
 		return "", ""
 	}
-	return args[3], args[4]
+	args = args[len(args)-4:]
+	if args[0] != InitCommand || args[1] != "--dir" {
+		return "", ""
+	}
+	return args[2], args[3]
 }

@@ -12,17 +12,40 @@ import (
 
 // Init is process 1 of a box. It returns only when something failed.
 func Init() error {
-	log.SetFlags(log.LstdFlags | log.Lmicroseconds)
-	var spec Spec
-	if err := json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
+	spec, err := readSpec()
+	if err != nil {
 		return fmt.Errorf("the launcher went away: %w", err)
-	}
-	if err := detachStdin(); err != nil {
-		return err
 	}
 	if err := furnish(spec); err != nil {
 		return fmt.Errorf("box %s: %w", spec.Name, err)
 	}
+	if spec.Systemd {
+		return fmt.Errorf("box %s: %w", spec.Name, becomeSystemd(spec))
+	}
+	return supervise(spec)
+}
+
+// Supervise starts the components of a box that is furnished, and starts them
+// again. It returns only when something failed.
+func Supervise() error {
+	spec, err := readSpec()
+	if err != nil {
+		return err
+	}
+	return supervise(spec)
+}
+
+// readSpec reads it from the standard input, and lets go of that.
+func readSpec() (Spec, error) {
+	log.SetFlags(log.LstdFlags | log.Lmicroseconds)
+	var spec Spec
+	if err := json.NewDecoder(os.Stdin).Decode(&spec); err != nil {
+		return Spec{}, err
+	}
+	return spec, detachStdin()
+}
+
+func supervise(spec Spec) error {
 	supervisor := newSupervisor(spec)
 	go supervisor.reap()
 	supervisor.startAll()

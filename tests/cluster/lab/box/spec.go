@@ -27,6 +27,8 @@ type Spec struct {
 	// Sysctls are set in the box's own network namespace: path below
 	// /proc/sys to value.
 	Sysctls map[string]string
+	// Systemd makes systemd process 1 of the box, in a cgroup namespace.
+	Systemd bool
 	// Components are started in this order, without waiting for each other
 	// unless gated.
 	Components []Component

@@ -15,6 +15,9 @@ import (
 // are `--dir DIR NAME`: nothing reads them but people and Owner.
 const InitCommand = "box-init"
 
+// LogFile is the file where process 1 of a box logs.
+const LogFile = "box-init.log"
+
 // Started is a box whose process 1 waits for its Spec: its namespaces are there
 // and can be furnished.
 type Started struct {
@@ -29,7 +32,7 @@ func Start(dir, name, logs string, listener *os.File) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	output, err := os.OpenFile(filepath.Join(logs, "box-init.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	output, err := os.OpenFile(filepath.Join(logs, LogFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}

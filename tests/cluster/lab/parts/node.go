@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
@@ -13,13 +14,13 @@ import (
 type object map[string]any
 
 // Node writes a node's configuration files and gives its box.
-func Node(layout plan.Layout, node plan.Node, program, runtime string) (box.Spec, error) {
+func Node(layout plan.Layout, node plan.Node, program, runtime, driver string) (box.Spec, error) {
 	config := func(file string) string { return layout.Config(node.Name, file) }
 	files := map[string]any{
-		config("kubelet.json"):      kubeletConfig(layout, node, release.Of(release.Built).Gates),
+		config("kubelet.json"):      kubeletConfig(layout, node, driver, release.Of(release.Built).Gates),
 		config("proxy.json"):        proxyConfig(layout, node),
 		config("cni/lab.conflist"):  cniConfig(node),
-		config("containerd.toml"):   containerdConfig(runtime, config("cni"), config("registries")),
+		config("containerd.toml"):   containerdConfig(runtime, driver, config("cni"), config("registries")),
 		config(registriesOfAnyName): registryHosts(plan.Registry()),
 		config(privateRegistry):     registryHosts(plan.PrivateRegistry()),
 	}
@@ -48,6 +49,7 @@ func Node(layout plan.Layout, node plan.Node, program, runtime string) (box.Spec
 		Programs: programs,
 		// A node passes packets on between its pods and the others.
 		Sysctls:    map[string]string{"net/ipv4/ip_forward": "1"},
+		Systemd:    driver == cgroup.Systemd,
 		Components: []box.Component{containerdComponent(programs, config("containerd.toml")), kubelet, proxy},
 	}, nil
 }
@@ -63,7 +65,12 @@ func writeConfig(path string, content any) error {
 	return writeFile(path, append(text, '\n'))
 }
 
-func kubeletConfig(layout plan.Layout, node plan.Node, gates release.Gates) object {
+func kubeletConfig(layout plan.Layout, node plan.Node, driver string, gates release.Gates) object {
+	root := "/" + layout.NodeCgroup(node.Name)
+	if driver == cgroup.Systemd {
+		// The node has a cgroup namespace, and sees no group above its own.
+		root = "/"
+	}
 	return object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1",
 		"kind":       "KubeletConfiguration",
@@ -76,8 +83,8 @@ func kubeletConfig(layout plan.Layout, node plan.Node, gates release.Gates) obje
 		"tlsCertFile":              layout.PKI(node.Name + ".crt"),
 		"tlsPrivateKeyFile":        layout.PKI(node.Name + ".key"),
 		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
-		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               "/" + layout.NodeCgroup(node.Name),
+		"cgroupDriver":             driver,
+		"cgroupRoot":               root,
 		// Since 1.35 a kubelet refuses cgroup v1 unless told otherwise.
 		"failCgroupV1": false,
 		"failSwapOn":   false,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
@@ -73,7 +74,7 @@ func TestFlagsNameFilesThatExist(t *testing.T) {
 	}
 	specs = append(specs, spec)
 	for _, node := range nodes {
-		spec, err := Node(layout, node, "/program", containerd.Default)
+		spec, err := Node(layout, node, "/program", containerd.Default, cgroup.DefaultDriver)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func TestFlagsNameFilesThatExist(t *testing.T) {
 func TestNodesDifferOnlyWhereTheyMust(t *testing.T) {
 	layout, nodes := written(t)
 	for _, node := range nodes {
-		if _, err := Node(layout, node, "/program", containerd.Default); err != nil {
+		if _, err := Node(layout, node, "/program", containerd.Default, cgroup.DefaultDriver); err != nil {
 			t.Fatal(err)
 		}
 		content, err := os.ReadFile(layout.Config(node.Name, "kubelet.json"))
@@ -114,6 +115,23 @@ func TestNodesDifferOnlyWhereTheyMust(t *testing.T) {
 	}
 }
 
+func TestThePodsOfANodeAreInItsOwnGroups(t *testing.T) {
+	layout, nodes := written(t)
+	for driver, want := range map[string]string{
+		cgroup.Cgroupfs: "/" + layout.NodeCgroup(nodes[0].Name),
+		cgroup.Systemd:  "/",
+	} {
+		config := kubeletConfig(layout, nodes[0], driver, nil)
+		if config["cgroupDriver"] != driver || config["cgroupRoot"] != want {
+			t.Errorf("%s: %v %v", driver, config["cgroupDriver"], config["cgroupRoot"])
+		}
+		spec, err := Node(layout, nodes[0], "/p", containerd.Default, driver)
+		if err != nil || spec.Systemd != (driver == cgroup.Systemd) {
+			t.Errorf("%s: %v %v", driver, spec.Systemd, err)
+		}
+	}
+}
+
 func TestEveryNameOfAComponentExists(t *testing.T) {
 	layout, nodes := written(t)
 	names := func(spec box.Spec, err error) []string {
@@ -126,7 +144,7 @@ func TestEveryNameOfAComponentExists(t *testing.T) {
 		}
 		return list
 	}
-	control, node := names(ControlPlane(layout, "/p")), names(Node(layout, nodes[0], "/p", containerd.Default))
+	control, node := names(ControlPlane(layout, "/p")), names(Node(layout, nodes[0], "/p", containerd.Default, cgroup.DefaultDriver))
 	for short, full := range ControlPlaneComponents {
 		if !slices.Contains(control, full) {
 			t.Errorf("%s: no component %s", short, full)
@@ -145,7 +163,7 @@ func TestNothingIsEnabledThatIsNotByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	node, err := Node(layout, nodes[0], "/p", containerd.Default)
+	node, err := Node(layout, nodes[0], "/p", containerd.Default, cgroup.DefaultDriver)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +187,7 @@ func TestGatesReachApiServerAndKubelets(t *testing.T) {
 	if flags := apiServerFlags(layout, "/policy", some); !slices.Contains(flags, "--feature-gates=Some=false") {
 		t.Errorf("API server: %v", flags)
 	}
-	if got, ok := kubeletConfig(layout, nodes[0], some)["featureGates"].(release.Gates); !ok || !maps.Equal(got, some) {
+	if got, ok := kubeletConfig(layout, nodes[0], cgroup.DefaultDriver, some)["featureGates"].(release.Gates); !ok || !maps.Equal(got, some) {
 		t.Errorf("kubelet: %v", got)
 	}
 
@@ -186,7 +204,7 @@ func TestGatesReachApiServerAndKubelets(t *testing.T) {
 			t.Errorf("the API server of %s has no %s", release.Built, flag)
 		}
 	}
-	if _, err := Node(layout, nodes[0], "/p", containerd.Default); err != nil {
+	if _, err := Node(layout, nodes[0], "/p", containerd.Default, cgroup.DefaultDriver); err != nil {
 		t.Fatal(err)
 	}
 	if got := gatesOfKubelet(t, layout, nodes[0]); !maps.Equal(got, want) {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"pitstop.dev/tests/pitstop-cluster/lab/box"
+	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 	"pitstop.dev/tests/pitstop-cluster/lab/image"
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
@@ -24,14 +25,13 @@ func containerdComponent(folder, config string) box.Component {
 }
 
 // containerdConfig is the configuration in the version that the runtime writes
-// itself. Control groups are driven by cgroupfs and snapshots by overlayfs,
-// which are the defaults of both.
-func containerdConfig(runtime, cni, registries string) string {
+// itself. Snapshots are overlayfs's, the default of both.
+func containerdConfig(runtime, driver, cni, registries string) string {
 	format := configVersion3
 	if runtime == containerd.One {
 		format = configVersion2
 	}
-	return fmt.Sprintf(format, image.PauseName, preflight.CNIPlugins, cni, registries)
+	return fmt.Sprintf(format, image.PauseName, driver == cgroup.Systemd, preflight.CNIPlugins, cni, registries)
 }
 
 // configVersion2 is what containerd 1.6 reads.
@@ -41,6 +41,10 @@ const configVersion2 = `version = 2
   sandbox_image = %q
   # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = %t
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
@@ -63,6 +67,10 @@ imports = []
 [plugins."io.containerd.cri.v1.runtime"]
   # runc may not lower a process's out-of-memory score without CAP_SYS_RESOURCE.
   restrict_oom_score_adj = true
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+      SystemdCgroup = %t
   [plugins."io.containerd.cri.v1.runtime".cni]
     bin_dirs = [%q]
     conf_dir = %q

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"pitstop.dev/tests/pitstop-cluster/lab/box"
 	"pitstop.dev/tests/pitstop-cluster/lab/cgroup"
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
@@ -83,7 +84,7 @@ func debianRuntime() []tool {
 // Check looks at the machine. The directory is where the cluster is to lie,
 // the program is the cluster's own and pause the one beside it that becomes
 // the pause image.
-func Check(dir, program, pause, runtime string) error {
+func Check(dir, program, pause, runtime, driver string) error {
 	var problems []Problem
 	add := func(p ...Problem) { problems = append(problems, p...) }
 	add(checkTools(find, tools)...)
@@ -93,7 +94,10 @@ func Check(dir, program, pause, runtime string) error {
 		add(checkTools(find, debianRuntime())...)
 	}
 	add(checkRights()...)
-	add(checkCgroups()...)
+	add(checkCgroups(driver)...)
+	if driver == cgroup.Systemd {
+		add(checkTools(find, []tool{{box.Systemd, "systemd"}})...)
+	}
 	if _, err := os.Stat(pause); err != nil {
 		add(Problem{
 			What: "the program " + pause + " is missing",
@@ -181,7 +185,7 @@ func checkRights() []Problem {
 	return problems
 }
 
-func checkCgroups() []Problem {
+func checkCgroups(driver string) []Problem {
 	tree, err := cgroup.Detect()
 	if err != nil {
 		return []Problem{{What: "control groups cannot be read", Cure: err.Error()}}
@@ -191,6 +195,9 @@ func checkCgroups() []Problem {
 			What: "no control group has the controllers " + strings.Join(missing, ", "),
 			Cure: "mount them (cgroup v2: mount -t cgroup2 none /sys/fs/cgroup)",
 		}}
+	}
+	if driver == cgroup.Systemd && !tree.V2 {
+		return []Problem{{What: "the cgroup driver systemd needs cgroup v2", Cure: "use the cgroup driver " + cgroup.Cgroupfs}}
 	}
 	if os.Geteuid() == 0 && tree.ReadOnly() {
 		return []Problem{{What: "control groups are mounted read-only", Cure: "in a container, run that container with --privileged"}}

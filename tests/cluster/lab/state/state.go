@@ -19,6 +19,8 @@ type State struct {
 	Program    string `json:"program"`
 	// Runtime is the container runtime of its nodes, such as "containerd-2".
 	Runtime string `json:"runtime"`
+	// CgroupDriver is that of its nodes, such as "systemd".
+	CgroupDriver string `json:"cgroupDriver"`
 	// Nodes is how many nodes the cluster was asked to have.
 	Nodes int `json:"nodes"`
 	// Port is the host's port that leads to the API server.

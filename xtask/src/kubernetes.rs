@@ -37,6 +37,13 @@ pub(crate) struct Platform {
     pub(crate) runtime: &'static Containerd,
 }
 
+impl Platform {
+    /// Its name: `1.36+containerd-2`.
+    pub(crate) fn name(self) -> String {
+        format!("{}+{}", self.kubernetes.release, self.runtime.name())
+    }
+}
+
 /// With the runtime that its nodes run where none is named.
 impl From<&'static Kubernetes> for Platform {
     fn from(kubernetes: &'static Kubernetes) -> Self {

@@ -25,14 +25,18 @@ const CLUSTERS: [(&str, &Containerd); 6] = [
     ("1.35", &containerd::TWO),
     ("1.34", &containerd::ONE),
 ];
-/// The daemon alone in a machine with cgroup v2.
+/// Those in a machine with cgroup v2, each with the runtime that its nodes usually run.
+const CLUSTERS_ON_CGROUP2: [(&str, Driver); 3] =
+    [("1.36", Driver::Cgroupfs), ("1.36", Driver::Systemd), ("1.36-as-1.34", Driver::Systemd)];
+/// The daemon alone in such a machine.
 const CGROUP2: &str = "cgroup2";
 /// The programs for arm64, which are emulated.
 const ARM64: &str = "arm64";
 /// The daemon and a container runtime beside systemd there.
 const SYSTEMD: &str = "cgroup2+systemd";
-/// What runs on platforms where not all tests do.
+/// What runs on platforms where not all tests do, and on those of them without the resize API.
 const A_FEW: &str = "tests/e2e, one of each mechanism";
+const A_FEW_WITHOUT_RESIZE: &str = "tests/e2e, a restart and a resize by the daemon";
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -51,7 +55,7 @@ enum One {
     Cluster(Platform),
     /// A cluster of the first kind, with two versions of pitstop.
     Beside(Older),
-    ClusterOnCgroup2(Driver),
+    ClusterOnCgroup2(Platform, Driver),
     Cgroup2,
     Systemd,
     Arm64,
@@ -104,16 +108,15 @@ fn usual() -> One {
 }
 
 fn all() -> Result<Vec<One>> {
-    let cluster = |(release, runtime)| {
-        let kubernetes =
-            Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"))?;
-        Ok(One::Cluster(Platform { kubernetes, runtime }))
-    };
+    let named =
+        |release| Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"));
+    let cluster = |(release, runtime)| Ok(One::Cluster(Platform { kubernetes: named(release)?, runtime }));
+    let on_cgroup2 = |(release, driver)| Ok(One::ClusterOnCgroup2(named(release)?.into(), driver));
     CLUSTERS
         .into_iter()
         .map(cluster)
         .chain([Older::Controller, Older::Daemon].map(|older| Ok(One::Beside(older))))
-        .chain([Driver::Cgroupfs, Driver::Systemd].map(|driver| Ok(One::ClusterOnCgroup2(driver))))
+        .chain(CLUSTERS_ON_CGROUP2.map(on_cgroup2))
         .chain([Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
         .collect()
 }
@@ -140,19 +143,17 @@ fn commit(root: &Path) -> Result<Option<String>> {
 impl One {
     fn has_cluster(self) -> bool {
         match self {
-            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2(_) => true,
+            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2(..) => true,
             Self::Cgroup2 | Self::Systemd | Self::Arm64 => false,
         }
     }
 
     fn name(self) -> String {
         match self {
-            Self::Cluster(Platform { kubernetes, runtime }) => {
-                format!("{}+{}", kubernetes.release(), runtime.name())
-            }
+            Self::Cluster(platform) => platform.name(),
             Self::Beside(older) => format!("{}+older-{}", usual().name(), older.name()),
-            Self::ClusterOnCgroup2(Driver::Cgroupfs) => format!("{}+{CGROUP2}", usual().name()),
-            Self::ClusterOnCgroup2(Driver::Systemd) => format!("{}+{SYSTEMD}", usual().name()),
+            Self::ClusterOnCgroup2(platform, Driver::Cgroupfs) => format!("{}+{CGROUP2}", platform.name()),
+            Self::ClusterOnCgroup2(platform, Driver::Systemd) => format!("{}+{SYSTEMD}", platform.name()),
             Self::Cgroup2 => CGROUP2.to_owned(),
             Self::Systemd => SYSTEMD.to_owned(),
             Self::Arm64 => ARM64.to_owned(),
@@ -160,7 +161,7 @@ impl One {
     }
 
     fn test(self, root: &Path, images: &[Built]) -> Result<Tally> {
-        if matches!(self, Self::ClusterOnCgroup2(_) | Self::Cgroup2 | Self::Systemd) {
+        if matches!(self, Self::ClusterOnCgroup2(..) | Self::Cgroup2 | Self::Systemd) {
             machine::require(root)?;
         }
         match self {
@@ -172,9 +173,7 @@ impl One {
                 image::name_in_deploy(root, images)?;
                 Ok(tally)
             }
-            Self::ClusterOnCgroup2(driver) => {
-                on_cgroup2(root, Kubernetes::default().into(), driver, images)
-            }
+            Self::ClusterOnCgroup2(platform, driver) => on_cgroup2(root, platform, driver, images),
             Self::Cgroup2 => cgroup2::check(root).map(tally),
             Self::Systemd => with_systemd(root),
             Self::Arm64 => arm64::check(root).map(tally),
@@ -197,13 +196,13 @@ impl One {
                 let versions = format!("{cluster}, the {} of commit {}", older.name(), older::COMMIT);
                 (versions, A_FEW.to_owned())
             }
-            Self::ClusterOnCgroup2(driver) => {
-                let mut versions =
-                    format!("{}, Debian's kernel in qemu", versions(root, Kubernetes::default().into())?);
+            Self::ClusterOnCgroup2(platform, driver) => {
+                let mut versions = format!("{}, Debian's kernel in qemu", versions(root, platform)?);
                 if driver == Driver::Systemd {
                     versions = format!("{versions}, {}", systemd()?);
                 }
-                (versions, A_FEW.to_owned())
+                let tests = if platform.kubernetes.resizes() { A_FEW } else { A_FEW_WITHOUT_RESIZE };
+                (versions, tests.to_owned())
             }
             Self::Cgroup2 => {
                 let versions = "Debian's kernel in qemu, no kubelet".to_owned();
@@ -278,7 +277,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + 7);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + CLUSTERS_ON_CGROUP2.len() + 5);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

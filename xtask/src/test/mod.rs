@@ -200,12 +200,7 @@ pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally 
 }
 
 /// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
-pub(crate) fn on_cgroup2(
-    root: &Path,
-    platform: Platform,
-    driver: Driver,
-    images: &[Built],
-) -> Result<Tally> {
+pub(crate) fn on_cgroup2(root: &Path, platform: Platform, driver: Driver, images: &[Built]) -> Result<Tally> {
     if driver == Driver::Systemd {
         debian::ensure(&["systemd"], "a node whose control groups systemd makes")?;
     }

@@ -5,6 +5,7 @@
 //! `harness`.
 #![allow(clippy::too_many_lines, reason = "a benchmark tells one story")]
 
+mod admission;
 mod burst;
 mod harness;
 mod idle;
@@ -30,6 +31,12 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
+    /// What pitstop's admission policies cost the API server for the writes of others.
+    Admission {
+        /// Writes of each kind, in each of three rounds.
+        #[arg(long, default_value_t = 1000)]
+        writes: usize,
+    },
     /// Many requests at once for as many Pods on one node.
     Burst {
         /// Requests, and as many Pods that are stopped at the runtime afterwards.
@@ -78,6 +85,7 @@ enum Bench {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let result = match Args::parse().bench {
+        Bench::Admission { writes } => admission::run(writes).await,
         Bench::Burst { pods } => burst::run(pods).await,
         Bench::Idle => idle::run().await,
         Bench::Image { pods } => image::run(pods).await,

@@ -39,8 +39,8 @@ async fn widened(stage: &Stage, report: &mut Report) -> Result<()> {
     for (what, ask) in books(stage).into_iter().chain(pods_and_nodes(stage)).chain(powers()) {
         report.ask(who, what, ask, policy("may update the status of NodeWorks, not ")).await;
     }
-    for (what, ask) in residual() {
-        report.ask(who, &format!("{what}: known residual of such a mistake"), ask, granted(200)).await;
+    for (what, ask, code) in residual(stage) {
+        report.ask(who, &format!("{what}: known residual of such a mistake"), ask, granted(code)).await;
     }
     Ok(())
 }
@@ -90,6 +90,8 @@ fn pods_and_nodes(stage: &Stage) -> Vec<Try> {
     vec![
         ("create a Pod", post(&dry(&place), &pods::pod("attacks", &[pods::idle("app")]))),
         ("label a Pod", label(&pod)),
+        ("resize a Pod", label(&format!("{pod}/resize"))),
+        ("give a Pod an ephemeral container", label(&format!("{pod}/ephemeralcontainers"))),
         ("delete a Pod", delete(&pod)),
         ("evict a Pod", post(&dry(&format!("{pod}/eviction")), &eviction)),
         ("run a command in a Pod", get(&format!("{pod}/exec?container=app&command=id&stdout=true"))),
@@ -123,15 +125,27 @@ fn powers() -> Vec<Try> {
     ]
 }
 
-/// Admission is not asked about its own objects, so that nobody can lock everybody out, and about no read.
-fn residual() -> Vec<Try> {
+/// Admission is not asked about its own objects, so that nobody can lock everybody out, and about no read. The policy does not
+/// look at what clusters write most.
+fn residual(stage: &Stage) -> Vec<(&'static str, Ask, u16)> {
     let group = "/apis/admissionregistration.k8s.io/v1";
+    let place = &stage.others.name;
+    let pod = format!("/api/v1/namespaces/{place}/pods/{}-{POD}", stage.b().name);
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{place}/leases");
     vec![
-        ("delete the policy itself", delete(&format!("{group}/validatingadmissionpolicies/{DAEMON}"))),
+        ("change the status of a Pod", label(&format!("{pod}/status")), 200),
+        (
+            "change the status of the other node",
+            label(&format!("/api/v1/nodes/{}/status", stage.b().name)),
+            200,
+        ),
+        ("create a Lease", make(&leases, "coordination.k8s.io/v1", "Lease", &json!({})), 201),
+        ("delete the policy itself", delete(&format!("{group}/validatingadmissionpolicies/{DAEMON}")), 200),
         (
             "delete the policy's binding",
             delete(&format!("{group}/validatingadmissionpolicybindings/{DAEMON}")),
+            200,
         ),
-        ("list all Secrets", get("/api/v1/secrets")),
+        ("list all Secrets", get("/api/v1/secrets"), 200),
     ]
 }

@@ -32,6 +32,14 @@ struct Status {
 #[serde(rename_all = "camelCase")]
 struct ControlPlane {
     audit_log: PathBuf,
+    components: Vec<Component>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Component {
+    name: String,
+    #[serde(default)]
+    pid: u32,
 }
 
 #[derive(Debug, Deserialize)]
@@ -55,6 +63,12 @@ impl Cluster {
     /// Where the API server writes down every request.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.status.control_plane.audit_log.clone()
+    }
+
+    /// The process of a part of the control plane.
+    pub(crate) fn component(&self, name: &str) -> Result<u32> {
+        let found = self.status.control_plane.components.iter().find(|component| component.name == name);
+        Ok(found.with_context(|| format!("the cluster has no {name}"))?.pid)
     }
 
     /// The runtime's socket on a node, as this machine sees it.

@@ -1,0 +1,140 @@
+//! `admission`: what pitstop's admission policies cost the API server for the writes of others.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use pitstop_e2e::Cluster as Lab;
+use serde_json::json;
+
+use crate::harness::cluster::{Cluster, kubectl};
+use crate::harness::figures::{counted, ratio, table};
+use crate::harness::pods::Yard;
+use crate::harness::processes::cpu;
+use crate::harness::{Verdict, say};
+
+/// What is written.
+const KINDS: [&str; 4] = ["Lease", "status of a Pod", "label of a Pod", "label of a Deployment"];
+/// Most processor time for each with the policies, as a part of that without.
+const BOUNDS: [f64; 4] = [1.1, 1.3, 1.5, 1.6];
+/// How often each is measured with the policies and without.
+const ROUNDS: usize = 3;
+/// Until policies are in force, or not any more.
+const SETTLE: Duration = Duration::from_secs(5);
+/// For how long the API server is watched while nobody writes.
+const IDLE: Duration = Duration::from_secs(10);
+const NAME: &str = "web-0";
+
+/// Processor time, and the time that passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    cpu: Duration,
+    passed: Duration,
+}
+
+/// The benchmark: so many writes of each at a time.
+pub(crate) async fn run(writes: usize) -> Result<Verdict> {
+    let cluster = Cluster::connect().await?;
+    let server = cluster.component("kube-apiserver")?;
+    let lab = Lab::connect().await?;
+    let measured = Yard::within(&cluster.client, "admission", async |yard| {
+        prepare(yard).await?;
+        measure(yard, &lab, server, writes).await
+    })
+    .await;
+    lab.install()?;
+    Ok(report(&measured?, writes))
+}
+
+/// Makes what is written.
+async fn prepare(yard: &Yard) -> Result<()> {
+    yard.start(&[NAME.to_owned()]).await?;
+    let make = PostParams::default();
+    let lease = json!({"metadata": {"name": NAME}, "spec": {"holderIdentity": NAME}});
+    yard.api::<Lease>().create(&make, &serde_json::from_value(lease)?).await?;
+    let container = json!({"name": "app", "image": "pitstop.dev/test/busybox:1", "env": (0..8)
+        .map(|i| json!({"name": format!("VARIABLE_{i}"), "value": "value"})).collect::<Vec<_>>()});
+    let deployment = json!({"metadata": {"name": NAME}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": NAME}},
+        "template": {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}}}});
+    yard.api::<Deployment>().create(&make, &serde_json::from_value(deployment)?).await?;
+    Ok(())
+}
+
+/// What each kind of write takes with the policies and without, as microseconds of the API server.
+async fn measure(yard: &Yard, lab: &Lab, server: u32, writes: usize) -> Result<[[f64; 2]; KINDS.len()]> {
+    let idle = spent(server, async || Ok(tokio::time::sleep(IDLE).await)).await?;
+    let idle = ratio(idle.cpu.as_secs_f64(), idle.passed.as_secs_f64());
+    say(format!("the API server takes {idle:.3} of a processor while nobody writes"));
+    let mut all = [[0.0; 2]; KINDS.len()];
+    for round in 0..ROUNDS {
+        for (with, of) in [(true, 1), (false, 0)] {
+            if with {
+                lab.install_with(&["image-update", "in-place", "park"])?;
+            } else {
+                let bindings = "validatingadmissionpolicybindings,mutatingadmissionpolicybindings";
+                kubectl(&["delete", bindings, "--selector", "app.kubernetes.io/name=pitstop"])?;
+            }
+            tokio::time::sleep(SETTLE).await;
+            for (kind, found) in all.iter_mut().enumerate() {
+                let Spent { cpu, passed } =
+                    spent(server, async || write(yard, kind, writes, round).await).await?;
+                let own = cpu.as_secs_f64() - idle * passed.as_secs_f64();
+                if let Some(sum) = found.get_mut(of) {
+                    *sum += own / counted(writes * ROUNDS) * 1e6;
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+async fn spent(server: u32, act: impl AsyncFnOnce() -> Result<()>) -> Result<Spent> {
+    let (before, begin) = (cpu(server)?, Instant::now());
+    act().await?;
+    let after = cpu(server)?;
+    Ok(Spent { cpu: after.checked_sub(before).context("a clock ran backwards")?, passed: begin.elapsed() })
+}
+
+/// Writes one after another; each changes something.
+async fn write(yard: &Yard, kind: usize, writes: usize, round: usize) -> Result<()> {
+    let params = PatchParams::default();
+    for i in 0..writes {
+        let value = format!("{round}-{i}");
+        let label = Patch::Merge(json!({"metadata": {"labels": {"bench": value}}}));
+        match kind {
+            0 => {
+                let holder = Patch::Merge(json!({"spec": {"holderIdentity": value}}));
+                yard.api::<Lease>().patch(NAME, &params, &holder).await.map(drop)
+            }
+            1 => {
+                let condition = json!({"type": "pitstop.dev/bench", "status": "True", "message": value});
+                let status = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
+                yard.api::<Pod>().patch_status(NAME, &params, &status).await.map(drop)
+            }
+            2 => yard.api::<Pod>().patch(NAME, &params, &label).await.map(drop),
+            _ => yard.api::<Deployment>().patch(NAME, &params, &label).await.map(drop),
+        }?;
+    }
+    Ok(())
+}
+
+fn report(measured: &[[f64; 2]; KINDS.len()], writes: usize) -> Verdict {
+    let parts = measured.map(|[without, with]| ratio(with, without));
+    let rows: Vec<_> = KINDS
+        .iter()
+        .zip(measured)
+        .zip(parts)
+        .map(|((kind, [without, with]), part)| {
+            [(*kind).to_owned(), format!("{without:.0}"), format!("{with:.0}"), format!("{part:.2}")]
+        })
+        .collect();
+    let head = format!("microseconds of the API server, {} writes", writes * ROUNDS);
+    println!("{}\n", table([&*head, "without the policies", "with them", "with/without"], &rows));
+    let shown = |all: &[f64]| all.iter().map(|part| format!("{part:.2}")).collect::<Vec<_>>().join("/");
+    println!("with/without={} (bounds {})", shown(&parts), shown(&BOUNDS));
+    Verdict::of(parts.iter().zip(BOUNDS).all(|(part, bound)| *part <= bound))
+}

@@ -6,7 +6,6 @@ use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use pitstop_e2e::Cluster as Lab;
 use serde_json::json;

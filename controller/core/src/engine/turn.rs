@@ -174,12 +174,12 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         let older = others.filter(|other| rank(other) < own && other.gives());
         older.min_by_key(|other| rank(other)).map(|other| other.meta().key.clone())
     }
-    fn sibling_at(&self, node: &str) -> Option<&K> {
+    fn sibling_at(&self, node: &str) -> Option<(&K, &K::Memory)> {
         let meta = self.request.meta();
         let (owner, store) = self.engine.owner(meta.owner)?;
         let owner_key = ObjectKey::new(&meta.key.namespace, &owner.name);
         let key = store.done_at(&owner_key, &owner.uid, node)?;
-        K::store(&self.engine.stores).objects.get(&key).map(|entry| entry.request.get())
+        K::store(&self.engine.stores).objects.get(&key).map(|entry| (entry.request.get(), &entry.memory))
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let meta = self.request.meta();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate};
 use pitstop_api::nodework::Pulled;
 
-use super::proof::proven;
+use super::proof::{Proof, proven};
 use super::{ImageUpdate, Memory, Observed, plan, puller, review, status};
 use crate::before::Before;
 use crate::change::{Named, Note};
@@ -108,6 +108,8 @@ impl Kind for ImageUpdate {
         let work = sight.book.and_then(|book| book.work);
         let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
         memory.see(now, request, pod, sight.made_pod, &orders);
+        let proof = proof(now, request, pod, around).unwrap_or_default();
+        memory.stores(now, proof.stored);
         let before = around.begun().into_iter().filter(|other| goes_before(other, request));
         let earlier = before.min_by_key(|other| other.rank());
         let observed = Observed {
@@ -117,7 +119,7 @@ impl Kind for ImageUpdate {
             ahead: sight.ahead,
             earlier: earlier.map(|other| Named { kind: ID, key: other.key.clone() }),
             puller: sight.made_pod,
-            proven: proof(request, pod, around).unwrap_or_default(),
+            proven: proof.has,
             orders,
             guarded: sight.guarded,
             writing: writes.images,
@@ -159,15 +161,17 @@ impl Kind for ImageUpdate {
     }
 }
 
-/// What another update of the same rollout proves that the node has, as long as nothing of the Pod is changed.
+/// What another update of the same rollout proves, as long as nothing of the Pod is changed.
 fn proof(
+    now: Mono,
     request: &ImageUpdate,
     pod: Option<&Pod>,
     around: &dyn Around<ImageUpdate>,
-) -> Option<Vec<(String, Pulled)>> {
+) -> Option<Proof> {
     let pod = pod.filter(|_| !request.completed() && !request.changes())?;
-    let other = around.sibling_at(pod.node.as_deref()?)?;
-    Some(proven(request, pod, (other, &*around.pod(&other.pod_key())?)))
+    let (other, remembered) = around.sibling_at(pod.node.as_deref()?)?;
+    let runs = around.pod(&other.pod_key())?;
+    Some(proven(request, pod, (other, &*runs), remembered.ended_just(now)))
 }
 
 /// The other one goes first: it is the older one, or has begun while the request was suspended.

@@ -82,6 +82,8 @@ impl ImageUpdate {
 
 /// How long what the API server would store is not tried again, unless it was written meanwhile: admission may change.
 const TRIED_FOR: Duration = Duration::from_secs(1);
+/// For how long an update that has ended tells what the API server stores for another Pod of its rollout.
+const ENDED_JUST: Duration = Duration::from_secs(30);
 /// A container that is ready for so long is ready: a kubelet tells so for a moment before it knows of a probe.
 const STEADY: Duration = Duration::from_secs(2);
 /// How often new containers may be ready, then not, then ready for a [while](STEADY) again: once after their start, when the kubelet
@@ -246,6 +248,19 @@ impl Memory {
     /// The API server has just said that it would store that.
     pub(super) fn has_just_tried(&self, now: Mono, image: &ImageChange) -> bool {
         self.tried.as_ref().is_some_and(|(at, images)| at.after(TRIED_FOR) > now && images.contains(image))
+    }
+
+    /// The API server would store these changes, as it has for another Pod.
+    pub(super) fn stores(&mut self, now: Mono, images: Vec<ImageChange>) {
+        if !images.is_empty() {
+            self.tried = Some((now, images));
+        }
+    }
+
+    /// This process has seen the request end a [short while](ENDED_JUST) ago.
+    pub(super) fn ended_just(&self, now: Mono) -> bool {
+        let ended = self.completed_seen.filter(|ended| *ended > self.first_seen);
+        ended.is_some_and(|ended| ended.after(ENDED_JUST) > now)
     }
 
     /// A write of the Pod's images came back: refused with that text, or else.

@@ -1,22 +1,36 @@
-//! What proves that a node has an image without its daemon being asked: a container that runs it there.
+//! What another update of the same rollout proves: that a node has an image, without its daemon being asked, since a container runs
+//! it there; and that the API server would store the change, without a dry run, since it has for that Pod.
 
 use pitstop_api::image::Reference;
 use pitstop_api::nodework::{PullPolicy, Pulled};
 
 use super::judge::is_pulled;
 use super::observe::ImageUpdate;
+use super::resolve::{change, written};
+use crate::change::ImageChange;
 use crate::pod::{ContainerState, Pod};
+
+/// What is proven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Proof {
+    /// The images that the node has, by the names of the containers that are to get them.
+    pub(super) has: Vec<(String, Pulled)>,
+    /// The changes of the Pod that the API server would store: all of them, or none.
+    pub(super) stored: Vec<ImageChange>,
+}
 
 /// The images that the request asks for and that the node has, by the names of the containers that are to get them. `other` has had
 /// them pulled there, and `runs` is its Pod as it is now. Only a digest names the same image twice; and a kubelet that asks the registry
-/// at every start needs the daemon's word that it can be asked.
+/// at every start needs the daemon's word that it can be asked. `just`: the other one ended a short while ago, and admission is what it
+/// was then. The Pods of a rollout have one template, so that it does with the one what it does with the other.
 pub(super) fn proven(
     request: &ImageUpdate,
     pod: &Pod,
     (other, runs): (&ImageUpdate, &Pod),
-) -> Vec<(String, Pulled)> {
+    just: bool,
+) -> Proof {
     if runs.node != pod.node || !other.is_for(runs) || runs.gone() {
-        return Vec::new();
+        return Proof::default();
     }
     // A kubelet looks for an image by its repository, too.
     let has = |wanted: &Reference| {
@@ -35,5 +49,14 @@ pub(super) fn proven(
         let pulled = Pulled { milliseconds: 0, present: true, ..has.clone() };
         Some((own.name.clone(), pulled))
     });
-    wanted.collect()
+    let has: Vec<_> = wanted.collect();
+    let stored = has.iter().filter_map(|(name, pulled)| {
+        let wanted = request.spec.containers.iter().find(|wanted| wanted.name == *name)?;
+        let image = written(&wanted.image, Some(&pulled.digest));
+        let stored = runs.container(name).is_some_and(|runs| runs.image == image);
+        change(pod, name, &image).filter(|_| stored)
+    });
+    let all = |stored: &Vec<_>| stored.len() == request.spec.containers.len();
+    let stored = Some(stored.collect()).filter(|stored| just && !request.spec.dry_run && all(stored));
+    Proof { has, stored: stored.unwrap_or_default() }
 }

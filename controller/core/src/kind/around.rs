@@ -40,8 +40,8 @@ pub trait Around<K: Kind> {
     fn selects_too_many(&self) -> bool;
     /// An older one of its kind that selects the Pod, too, and [gives](Kind::gives) it something.
     fn given_by(&self, pod: &Pod) -> Option<ObjectKey>;
-    /// One of its kind that its owner has made for another Pod of that node, and that has succeeded.
-    fn sibling_at(&self, _node: &str) -> Option<&K> {
+    /// One of its kind that its owner has made for another Pod of that node, and that has succeeded; and what is remembered of it.
+    fn sibling_at(&self, _node: &str) -> Option<(&K, &K::Memory)> {
         None
     }
     /// The objects of that kind that it has made.

@@ -73,9 +73,9 @@ fn only_a_container_that_runs_on_the_node_what_was_pulled_there_is_a_proof() {
     let (request, pod) = (asked(&pinned()), web());
     let (update, runs) = other();
     let names = |request: &ImageUpdate, pod: &Pod, update: &ImageUpdate, runs: &Pod| {
-        proven(request, pod, (update, runs)).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        proven(request, pod, (update, runs), true).has.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
     };
-    let known = proven(&request, &pod, (&update, &runs));
+    let known = proven(&request, &pod, (&update, &runs), true).has;
     assert_eq!(known, [("app".to_owned(), Pulled { milliseconds: 0, present: true, ..pulled() })]);
     let none = Vec::<String>::new();
     let by_tag = asked(&json!({}));
@@ -101,4 +101,46 @@ fn only_a_container_that_runs_on_the_node_what_was_pulled_there_is_a_proof() {
     let mut asks = pod.clone();
     asks.containers[0].pull_policy = PullPolicy::Always;
     assert_eq!(names(&request, &asks, &update, &runs), none, "its kubelet asks the registry at the start");
+}
+
+#[test]
+fn what_the_api_server_has_just_stored_for_another_pod_it_stores_for_this_one() {
+    let (request, pod) = (asked(&pinned()), web());
+    let (update, runs) = other();
+    let image = format!("registry.example.com/shop/web:v2@{NEW}");
+    let change = ImageChange { container: "app".into(), init: false, image, tried: false };
+    let stored = |request: &ImageUpdate, pod: &Pod, runs: &Pod, just| {
+        proven(request, pod, (&update, runs), just).stored
+    };
+    assert_eq!(stored(&request, &pod, &runs, true), [change.clone()]);
+    assert_eq!(stored(&request, &pod, &runs, false), [], "admission may be another one by now");
+    let asks = asked(&json!({"containers": pinned()["containers"], "dryRun": true}));
+    assert_eq!(stored(&asks, &pod, &runs, true), [], "it is all that is asked for");
+    let mut other = runs.clone();
+    other.containers[0].image = "mirror.example.com/shop/web:v2".into();
+    assert_eq!(stored(&request, &pod, &other, true), [], "admission has made something else of it");
+    let mut has = pod.clone();
+    has.containers[0].image = change.image;
+    assert_eq!(stored(&request, &has, &runs, true), [], "there is nothing to store");
+}
+
+/// The others of its rollout show what becomes of it.
+#[test]
+fn what_is_known_to_be_stored_is_written_without_a_dry_run() {
+    let mut world = World { proven: vec![("app".into(), pulled())], quick: true, ..World::new(&pinned()) };
+    let image = format!("registry.example.com/shop/web:v2@{NEW}");
+    let change = ImageChange { container: "app".into(), init: false, image, tried: false };
+    world.memory.stores(world.now, vec![change]);
+    world.settle();
+    assert_eq!((world.phase(), world.tried, &*world.wrote), (Phase::Updating, 0, &[true][..]));
+}
+
+#[test]
+fn only_an_update_that_was_seen_to_end_tells_what_is_stored() {
+    let mut memory = Memory::new(Mono(1_000));
+    assert!(!memory.ended_just(Mono(1_000)), "it is open");
+    memory.completed_seen = Some(Mono(1_000));
+    assert!(!memory.ended_just(Mono(1_000)), "it was over when it was first seen");
+    memory.completed_seen = Some(Mono(2_000));
+    assert!(memory.ended_just(Mono(31_999)) && !memory.ended_just(Mono(32_000)));
 }

@@ -90,6 +90,10 @@ func kubeletConfig(layout plan.Layout, node plan.Node, driver string, gates rele
 		"failSwapOn":   false,
 		// The machine's resolver cannot be reached from a box.
 		"resolvConf": "",
+		// Nobody answers there. A kubelet that knows of no address records an
+		// event whenever it looks after a Pod.
+		"clusterDNS":    []string{plan.ClusterDNS},
+		"clusterDomain": "cluster.local",
 		// Lowering it needs a right that a container's root lacks.
 		"oomScoreAdj": 0,
 		// A full disk of the machine must not evict test pods.

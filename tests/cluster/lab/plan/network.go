@@ -23,6 +23,8 @@ const (
 	// ServiceAddress is the Service address of the API server, the first of
 	// the range.
 	ServiceAddress = "10.96.0.1"
+	// ClusterDNS is the address that pods are told to ask for names.
+	ClusterDNS = "10.96.0.10"
 	// APIPort is where the API server listens.
 	APIPort = 6443
 	// RegistryPort is where the image registry listens.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate};
-use pitstop_api::nodework::Pulled;
 
 use super::proof::{Proof, proven};
 use super::{ImageUpdate, Memory, Observed, plan, puller, review, status};

@@ -24,8 +24,8 @@ use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(15);
-/// Quiet between two ways: the last writes for one must not meet the next.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Quiet between two ways: what follows the one, such as the removal of a Pod's files, must not meet the next.
+const PAUSE: Duration = Duration::from_secs(20);
 /// The image at the beginning, and those of the three ways. A Pod never gets one that it had before: the kubelet would wait.
 const TAGS: [&str; 4] = ["1", "2", "big", "away"];
 const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
@@ -124,7 +124,7 @@ impl Bench<'_> {
         let deployments: Api<Deployment> = self.yard.api();
         let mut tape = Tape::start(deployments.clone()).await?;
         self.rolled(async |start, _| {
-            let container = json!({"name": CONTAINER, "image": image(TAGS[1])});
+            let container = json!({"name": CONTAINER, "image": image(TAGS[2])});
             let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
             let changed = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
             self.complete(&mut tape, start, changed.metadata.generation.unwrap_or_default()).await
@@ -141,7 +141,7 @@ impl Bench<'_> {
             let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
             left.push((pod.name_any(), container));
         }
-        let container = json!({"name": CONTAINER, "image": image(TAGS[2])});
+        let container = json!({"name": CONTAINER, "image": image(TAGS[1])});
         let patch = json!({"spec": {"containers": [container]}});
         self.rolled(async |start, tape| {
             let (mut open, mut last): (BTreeMap<String, ContainerId>, _) = (BTreeMap::new(), start);

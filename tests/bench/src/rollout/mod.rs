@@ -35,14 +35,15 @@ pub(crate) async fn run(pods: usize, at_a_time: usize) -> Result<Verdict> {
     Ok(report(&measured?, pods))
 }
 
-/// By the rolling update, by the script, and by the rollout.
+/// By the script, by the rolling update, and by the rollout. In this order, script and rollout meet Pods whose containers have never
+/// been replaced: a kubelet removes what is left of older ones, once a minute.
 async fn measure(bench: &Bench<'_>) -> Result<[Rolled; 3]> {
     bench.start().await.context("cannot start the Deployment")?;
     say(format!("{} Pods are ready", bench.pods));
-    let native = bench.natively().await.context("the rolling update")?;
-    say("the rolling update is done");
     let script = bench.by_script().await.context("the script")?;
     say("the script is done");
+    let native = bench.natively().await.context("the rolling update")?;
+    say("the rolling update is done");
     let rollout = bench.by_rollout().await.context("the rollout")?;
     Ok([native, script, rollout])
 }

@@ -71,6 +71,9 @@ enum Bench {
         /// Of them, so many at a time.
         #[arg(long, default_value_t = 10)]
         at_a_time: usize,
+        /// Seconds after which a container's first probe can succeed. By default there is no probe: it is ready at once.
+        #[arg(long, default_value_t = 0)]
+        ready_after: u32,
     },
     /// How soon the plugin shows something, beside kubectl.
     Start {
@@ -91,7 +94,7 @@ async fn main() -> ExitCode {
         Bench::Image { pods } => image::run(pods).await,
         Bench::Latency { pods } => latency::run(pods).await,
         Bench::Resize { pods } => resize::run(pods).await,
-        Bench::Rollout { pods, at_a_time } => rollout::run(pods, at_a_time).await,
+        Bench::Rollout { pods, at_a_time, ready_after } => rollout::run(pods, at_a_time, ready_after).await,
         Bench::Start { times } => start::run(times).await,
         Bench::Scale(args) => scale::run(&args).await,
     };

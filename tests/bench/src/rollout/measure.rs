@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_secs(20);
 /// The image at the beginning, and those of the three ways. A Pod never gets one that it had before: the kubelet would wait.
 const TAGS: [&str; 4] = ["1", "2", "big", "away"];
 const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
+/// The same with a port that is open from the start.
+const SERVES: &str = "trap 'exit 0' TERM; httpd -f -p 8080 & wait";
 
 /// What measuring needs.
 pub(super) struct Bench<'a> {
@@ -37,6 +39,8 @@ pub(super) struct Bench<'a> {
     pub(super) audit_log: PathBuf,
     pub(super) pods: usize,
     pub(super) at_a_time: usize,
+    /// Seconds after which the first probe can succeed; without a probe if none.
+    pub(super) ready_after: u32,
 }
 
 /// What one way took.
@@ -55,11 +59,25 @@ fn image(tag: &str) -> String {
     format!("{REPOSITORY}:{tag}")
 }
 
+/// What the workload's container is beside its name and image.
+fn container(ready_after: u32) -> Value {
+    if ready_after == 0 {
+        return json!({"command": ["sh", "-c", SCRIPT]});
+    }
+    json!({"command": ["sh", "-c", SERVES],
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "initialDelaySeconds": ready_after, "periodSeconds": 1}})
+}
+
 /// A workload of such Pods.
-fn workload<K: serde::de::DeserializeOwned>(name: &str, spec: &Value, tags: &[&str]) -> Result<K> {
+fn workload<K: serde::de::DeserializeOwned>(
+    name: &str,
+    spec: &Value,
+    tags: &[&str],
+    container: &Value,
+) -> Result<K> {
     let containers = tags.iter().enumerate().map(|(i, tag)| {
         let name = if i == 0 { CONTAINER.to_owned() } else { format!("{CONTAINER}-{i}") };
-        json!({"name": name, "image": image(tag), "command": ["sh", "-c", SCRIPT]})
+        workloads::merged(json!({"name": name, "image": image(tag)}), container)
     });
     let template = json!({"metadata": {"labels": {"app": name}}, "spec": {"containers": containers.collect::<Vec<_>>(),
         "terminationGracePeriodSeconds": 5, "enableServiceLinks": false, "automountServiceAccountToken": false}});
@@ -71,7 +89,7 @@ impl Bench<'_> {
     /// Has all nodes pull the images, and starts the Deployment with its rollout.
     pub(super) async fn start(&self) -> Result<()> {
         let sets: Api<DaemonSet> = self.yard.api();
-        sets.create(&PostParams::default(), &workload("pull", &json!({}), &TAGS)?).await?;
+        sets.create(&PostParams::default(), &workload("pull", &json!({}), &TAGS, &container(0))?).await?;
         let mut tape = Tape::start(sets.clone()).await?;
         let pulled = |set: &DaemonSet| {
             let status = set.status.as_ref()?;
@@ -88,7 +106,9 @@ impl Bench<'_> {
         let mut tape = Tape::start(deployments.clone()).await?;
         let begin = Instant::now();
         let (first, _) = TAGS.split_at(1);
-        deployments.create(&PostParams::default(), &workload("web", &spec, first)?).await?;
+        deployments
+            .create(&PostParams::default(), &workload("web", &spec, first, &container(self.ready_after))?)
+            .await?;
         self.complete(&mut tape, begin, 1).await?;
         let account = "--serviceaccount=pitstop-system:pitstop-controller";
         let role = "--clusterrole=pitstop-in-place";

@@ -19,14 +19,14 @@ const NATIVE: f64 = 0.34;
 /// Most API writes of pitstop for each Pod: those of an image update, and four.
 const WRITES: f64 = 12.0;
 
-/// The benchmark: so many Pods, so many of them at a time.
-pub(crate) async fn run(pods: usize, at_a_time: usize) -> Result<Verdict> {
+/// The benchmark: so many Pods, so many of them at a time, whose containers are ready after so many seconds.
+pub(crate) async fn run(pods: usize, at_a_time: usize, ready_after: u32) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
     let lab = Lab::connect().await?;
     lab.install_with(&["image-update", "in-place"])?;
     let measured = Yard::within(&cluster.client, "rollout", async |yard| {
         images::opt_in(&lab, &yard.namespace)?;
-        let bench = Bench { yard, lab: &lab, audit_log: cluster.audit_log(), pods, at_a_time };
+        let bench = Bench { yard, lab: &lab, audit_log: cluster.audit_log(), pods, at_a_time, ready_after };
         measure(&bench).await
     })
     .await;

@@ -11,8 +11,8 @@ use pitstop_api::nodework::NodeWork;
 use pitstop_api::readiness;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
-use pitstop_api::rollout::{InPlaceRollout, PARKED, TargetKind};
-use pitstop_cli_core::doctor::remains::{Gated, Remains, Requests, name};
+use pitstop_api::rollout::{InPlaceRollout, TargetKind};
+use pitstop_cli_core::doctor::remains::{Gated, Remains, Requests, Workload, name};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::opt_in::ENABLED;
 use pitstop_cli_core::standing::{Request, is_at_work};
@@ -29,7 +29,7 @@ use crate::session::Session;
 pub(super) async fn ask(session: &Session, system: &str) -> Result<Remains, Failure> {
     probes::lead(session, system).await?;
     let gates = labelled(&format!("{}={ENABLED}", readiness::OPT_IN));
-    let (rollouts, restarts, resizes, updates, books, pods, parked, opt_in, gates) = futures::join!(
+    let (rollouts, restarts, resizes, updates, books, pods, workloads, opt_in, gates) = futures::join!(
         requests::<InPlaceRollout>(session),
         requests::<ContainerRecreateRequest>(session),
         requests::<PodResize>(session),
@@ -37,13 +37,13 @@ pub(super) async fn ask(session: &Session, system: &str) -> Result<Remains, Fail
         session.known_list(session.cluster::<NodeWork>(), ListParams::default()),
         session
             .known_some(Api::all(session.client.clone()), ListParams::default(), |pod: Pod| Gated::of(&pod)),
-        parked(session),
+        workloads(session),
         opt_in(session),
         session.known_list(session.cluster::<Namespace>(), gates),
     );
     let (opted_in, bindings, _) = opt_in;
     let requests = vec![rollouts, restarts, resizes, updates];
-    Ok(Remains { requests, books, pods, parked, opted_in, bindings, gates })
+    Ok(Remains { requests, books, pods, workloads, opted_in, bindings, gates })
 }
 
 async fn requests<R>(session: &Session) -> (RequestKind, Known<Requests>)
@@ -60,12 +60,12 @@ where
     (R::KIND, at_work.map(|at_work| Requests { at_work, ended }))
 }
 
-async fn parked(session: &Session) -> Vec<(TargetKind, Known<Vec<String>>)> {
+async fn workloads(session: &Session) -> Vec<(TargetKind, Known<Vec<Workload>>)> {
     let kinds = [TargetKind::Deployment, TargetKind::StatefulSet, TargetKind::DaemonSet];
     let of = |kind: TargetKind| async move {
         let api = Api::all_with(session.client.clone(), &resource(kind));
-        let names = session.known_some(api, labelled(PARKED), |it: DynamicObject| Some(name(&it)));
-        (kind, names.await)
+        let some = session.known_some(api, ListParams::default(), |it: DynamicObject| Workload::of(&it));
+        (kind, some.await)
     };
     join_all(kinds.map(of)).await
 }

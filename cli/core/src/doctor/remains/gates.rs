@@ -75,10 +75,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
         findings.push(Finding::error(CHECK, text, to_do));
     }
     if let Some(text) = told(Gate::Free, &format!("with the readiness gate {PITSTOP_READY}")) {
-        let to_do = format!(
-            "They keep it, and stay ready. New Pods of a template that names it never become ready: remove it there first \
-             ({SEE})."
-        );
+        let to_do = format!("They keep it, and stay ready ({SEE}).");
         findings.push(Finding::warning(CHECK, text, to_do));
     }
     if findings.is_empty() {

@@ -4,9 +4,9 @@
 
 mod books;
 mod gates;
-mod parked;
 mod requests;
 mod stays;
+mod workloads;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -16,6 +16,7 @@ use pitstop_api::rollout::TargetKind;
 
 pub use gates::Gated;
 pub use requests::Requests;
+pub use workloads::Workload;
 
 use super::Finding;
 use crate::known::Known;
@@ -30,8 +31,8 @@ pub struct Remains {
     pub books: Known<Vec<NodeWork>>,
     /// Pods with a readiness gate that matters.
     pub pods: Known<Vec<Gated>>,
-    /// Names of the workloads of each kind that have the label of parked ones.
-    pub parked: Vec<(TargetKind, Known<Vec<String>>)>,
+    /// The workloads of each kind that need pitstop.
+    pub workloads: Vec<(TargetKind, Known<Vec<Workload>>)>,
     /// Namespaces that let pitstop change images, by their label.
     pub opted_in: Known<Vec<Namespace>>,
     /// `RoleBinding`s that complete that opt-in.
@@ -42,7 +43,7 @@ pub struct Remains {
 
 /// Judges it.
 pub fn examine(remains: &Remains) -> Vec<Finding> {
-    let checks = [requests::check, books::check, gates::check, parked::check, stays::check];
+    let checks = [requests::check, books::check, gates::check, workloads::check, stays::check];
     checks.iter().flat_map(|check| check(remains)).collect()
 }
 
@@ -53,13 +54,15 @@ pub fn name(object: &impl ResourceExt) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::{Verdict, exit_code};
     use super::*;
 
-    fn each(requests: &Known<Requests>, parked: &Known<Vec<String>>) -> Remains {
+    fn each(requests: &Known<Requests>, workloads: &Known<Vec<Workload>>) -> Remains {
         Remains {
             requests: RequestKind::ALL.map(|kind| (kind, requests.clone())).into(),
-            parked: vec![(TargetKind::Deployment, parked.clone())],
+            workloads: vec![(TargetKind::Deployment, workloads.clone())],
             ..Remains::default()
         }
     }
@@ -72,7 +75,9 @@ mod tests {
         assert_eq!(exit_code(&findings), 0);
         let kept = each(&Known::Is(Requests { ended: 3, ..Requests::default() }), &Known::Is(Vec::new()));
         assert_eq!(exit_code(&examine(&kept)), 0, "what has ended does not count");
-        let parked = each(&Known::Is(Requests::default()), &Known::Is(vec!["shop/web".to_owned()]));
+        let object = json!({"metadata": {"name": "web", "labels": {"pitstop.dev/parked": "0"}}});
+        let parked = Workload::of(&super::super::fixtures::read(object)).unwrap();
+        let parked = each(&Known::Is(Requests::default()), &Known::Is(vec![parked]));
         assert_eq!(exit_code(&examine(&parked)), 1);
     }
 

@@ -54,6 +54,10 @@ func becomeSystemd(spec Spec) error {
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("cgroup namespace: %w", err)
 	}
+	// There is one such file system, and a place takes it once.
+	if err := unix.Unmount("/sys/fs/cgroup", unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount /sys/fs/cgroup: %w", err)
+	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags, ""); err != nil {
 		return fmt.Errorf("mount /sys/fs/cgroup: %w", err)

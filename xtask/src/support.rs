@@ -29,7 +29,7 @@ pub(crate) struct Ran {
 }
 
 /// What the page says besides: what does not run here, and why.
-const NOT_RUN: [(&str, &str); 6] = [
+const NOT_RUN: [(&str, &str); 5] = [
     (
         "CRI-O",
         "It cannot be fetched where pitstop is built and tested. `deploy/components/crio` follows its documentation.",
@@ -40,11 +40,6 @@ const NOT_RUN: [(&str, &str); 6] = [
          of each.",
     ),
     ("cri-dockerd", "It was not tried."),
-    (
-        "the cgroup driver `systemd` with a kubelet",
-        "No node here has systemd as its first process. `cgroup2+systemd` has the daemon, containerd and runc beside systemd, without a \
-         kubelet.",
-    ),
     (
         "a node of another processor than amd64",
         "There is no such machine here. `arm64` emulates the processor alone.",
@@ -101,8 +96,8 @@ fn page(all: &[Ran]) -> String {
          `1.36+containerd-2`, `1.36-as-1.34+containerd-1`, `cgroup2` and `cgroup2+systemd`. A platform that is neither among these nor in the table was not tested.\n\n\
          | platform | versions | what ran | passed | failed | date | commit |\n|---|---|---|---|---|---|---|\n{}\n\
          `1.36-as-1.34` is Kubernetes 1.36 with the APIs and feature gates of 1.34. It and 1.34 run with the resize API off. \
-         Clusters run on one machine, with the cgroup driver `cgroupfs`, and with cgroup v1 but for those with `cgroup2` in their \
-         name, which run in an emulated machine. In a row with `older-controller` or `older-daemon`, that program is of an \
+         Clusters run on one machine, with cgroup v1 and the cgroup driver `cgroupfs`. Those with `cgroup2` in their name run in an \
+         emulated machine; with `systemd` in it, systemd makes the cgroups. In a row with `older-controller` or `older-daemon`, that program is of an \
          earlier commit, and the other one of the commit that was tested.\n\n\
          ## What did not run\n\n| platform | why |\n|---|---|\n{}",
         rows.collect::<String>(),

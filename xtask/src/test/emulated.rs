@@ -60,7 +60,7 @@ pub(super) fn on_a_cluster(
 ) -> Result<Tally> {
     // Of the whole workspace, as the other parts build it.
     let program = built(root, &["--workspace", "--test", PROGRAM], PROGRAM)?;
-    let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about half an hour)");
+    let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about ten minutes)");
     let tests = if platform.kubernetes.resizes() { &A_FEW[..] } else { &A_FEW_WITHOUT_RESIZE };
     let script = script(root, platform, driver, images, &program, tests)?;
     let tally = run(root, First::Shell, &script, tests.len());

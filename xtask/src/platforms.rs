@@ -38,6 +38,9 @@ const SYSTEMD: &str = "cgroup2+systemd";
 const A_FEW: &str = "tests/e2e, one of each mechanism";
 const A_FEW_WITHOUT_RESIZE: &str = "tests/e2e, a restart and a resize by the daemon";
 
+/// The machine with cgroup v2.
+const MACHINE: &str = "Debian's kernel in qemu";
+
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -182,58 +185,55 @@ impl One {
 
     /// What is recorded of it.
     fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
-        let (versions, tests) = match self {
-            Self::Cluster(platform) => {
-                let tests = match (platform.kubernetes.resizes(), platform.kubernetes.mutates()) {
-                    (true, true) => "tests/e2e, all but `cri`",
-                    (true, false) => A_FEW,
-                    (false, _) => "tests/e2e, `cri`",
-                };
-                (versions(root, platform)?, tests.to_owned())
-            }
-            Self::Beside(older) => {
-                let cluster = versions(root, Kubernetes::default().into())?;
-                let versions = format!("{cluster}, the {} of commit {}", older.name(), older::COMMIT);
-                (versions, A_FEW.to_owned())
-            }
-            Self::ClusterOnCgroup2(platform, driver) => {
-                let mut versions = format!("{}, Debian's kernel in qemu", versions(root, platform)?);
-                if driver == Driver::Systemd {
-                    versions = format!("{versions}, {}", systemd()?);
-                }
-                let tests = if platform.kubernetes.resizes() { A_FEW } else { A_FEW_WITHOUT_RESIZE };
-                (versions, tests.to_owned())
-            }
-            Self::Cgroup2 => {
-                let versions = "Debian's kernel in qemu, no kubelet".to_owned();
-                (versions, "reads and writes of the daemon".to_owned())
-            }
-            Self::Systemd => {
-                let versions = format!(
-                    "Debian's kernel in qemu, {}, containerd {}, {}",
-                    systemd()?,
-                    containerd::ONE.version(root)?,
-                    runc()?
-                );
-                (versions, "the daemon with a container runtime: resizes".to_owned())
-            }
-            Self::Arm64 => {
-                let versions = format!(
-                    "Linux on amd64 with qemu-user, containerd {}, {}",
-                    containerd::ONE.version(root)?,
-                    runc()?
-                );
-                (versions, "the three programs, the daemon with a container runtime".to_owned())
-            }
-        };
         Ok(Ran {
             platform: self.name(),
-            versions,
-            tests,
+            versions: self.versions(root)?,
+            tests: self.tests().to_owned(),
             passed: tally.passed,
             failed: tally.failed,
             date: Cmd::new("date").arg("+%F").read()?.trim().to_owned(),
             commit: commit.to_owned(),
+        })
+    }
+
+    /// What runs on it.
+    fn tests(self) -> &'static str {
+        match self {
+            Self::Cluster(Platform { kubernetes, .. }) => {
+                match (kubernetes.resizes(), kubernetes.mutates()) {
+                    (true, true) => "tests/e2e, all but `cri`",
+                    (true, false) => A_FEW,
+                    (false, _) => "tests/e2e, `cri`",
+                }
+            }
+            Self::ClusterOnCgroup2(Platform { kubernetes, .. }, _) if !kubernetes.resizes() => {
+                A_FEW_WITHOUT_RESIZE
+            }
+            Self::Beside(_) | Self::ClusterOnCgroup2(..) => A_FEW,
+            Self::Cgroup2 => "reads and writes of the daemon",
+            Self::Systemd => "the daemon with a container runtime: resizes",
+            Self::Arm64 => "the three programs, the daemon with a container runtime",
+        }
+    }
+
+    /// What it consists of.
+    fn versions(self, root: &Path) -> Result<String> {
+        let usual = Kubernetes::default().into();
+        let runtime = || anyhow::Ok(format!("containerd {}, {}", containerd::ONE.version(root)?, runc()?));
+        Ok(match self {
+            Self::Cluster(platform) => versions(root, platform)?,
+            Self::Beside(older) => {
+                format!("{}, the {} of commit {}", versions(root, usual)?, older.name(), older::COMMIT)
+            }
+            Self::ClusterOnCgroup2(platform, Driver::Cgroupfs) => {
+                format!("{}, {MACHINE}", versions(root, platform)?)
+            }
+            Self::ClusterOnCgroup2(platform, Driver::Systemd) => {
+                format!("{}, {MACHINE}, {}", versions(root, platform)?, systemd()?)
+            }
+            Self::Cgroup2 => format!("{MACHINE}, no kubelet"),
+            Self::Systemd => format!("{MACHINE}, {}, {}", systemd()?, runtime()?),
+            Self::Arm64 => format!("Linux on amd64 with qemu-user, {}", runtime()?),
         })
     }
 }

@@ -24,8 +24,8 @@ impl Workload {
     /// The Deployment, `StatefulSet` or `DaemonSet`, where it needs pitstop.
     pub fn of(object: &DynamicObject) -> Option<Self> {
         let parked = object.labels().contains_key(PARKED);
-        let gates = object.data.pointer("/spec/template/spec/readinessGates").and_then(|it| it.as_array());
-        let gated = gates.into_iter().flatten().any(|it| it["conditionType"] == PITSTOP_READY);
+        let named = object.data.pointer("/spec/template/spec/readinessGates").and_then(|it| it.as_array());
+        let gated = named.into_iter().flatten().any(|it| it["conditionType"] == PITSTOP_READY);
         (parked || gated).then(|| Self { name: name(object), parked, gated })
     }
 }

@@ -65,7 +65,11 @@ async fn prepare(yard: &Yard) -> Result<()> {
 
 /// What each kind of write takes with the policies and without, as microseconds of the API server.
 async fn measure(yard: &Yard, lab: &Lab, server: u32, writes: usize) -> Result<[[f64; 2]; KINDS.len()]> {
-    let idle = spent(server, async || Ok(tokio::time::sleep(IDLE).await)).await?;
+    let idle = spent(server, async || {
+        tokio::time::sleep(IDLE).await;
+        Ok(())
+    })
+    .await?;
     let idle = ratio(idle.cpu.as_secs_f64(), idle.passed.as_secs_f64());
     say(format!("the API server takes {idle:.3} of a processor while nobody writes"));
     let mut all = [[0.0; 2]; KINDS.len()];

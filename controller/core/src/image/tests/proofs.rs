@@ -112,7 +112,7 @@ fn what_the_api_server_has_just_stored_for_another_pod_it_stores_for_this_one() 
     let stored = |request: &ImageUpdate, pod: &Pod, runs: &Pod, just| {
         proven(request, pod, (&update, runs), just).stored
     };
-    assert_eq!(stored(&request, &pod, &runs, true), [change.clone()]);
+    assert_eq!(stored(&request, &pod, &runs, true), std::slice::from_ref(&change));
     assert_eq!(stored(&request, &pod, &runs, false), [], "admission may be another one by now");
     let asks = asked(&json!({"containers": pinned()["containers"], "dryRun": true}));
     assert_eq!(stored(&asks, &pod, &runs, true), [], "it is all that is asked for");

@@ -11,6 +11,9 @@ use crate::kubernetes::Kubernetes;
 use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
+/// The program of `tests/` that it runs.
+pub(crate) const PROGRAM: &str = "pitstop-attacks";
+
 /// The one whose tokens were stolen, and the other one.
 const NODES: usize = 2;
 
@@ -32,7 +35,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 
 /// Whether each probe was answered as expected, on a cluster of its own.
 pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built]) -> Result<bool> {
-    let program = Cmd::new(lab::program(cluster.root, "pitstop-attacks")?).dir(cluster.root);
+    let program = Cmd::new(lab::program(cluster.root, PROGRAM)?).dir(cluster.root);
     let run = || Ok(cluster.told(program).status()?.success());
     let outcome = with_cluster(cluster, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;

@@ -11,6 +11,9 @@ use crate::kubernetes::Kubernetes;
 use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
+/// The program of `tests/` that it runs.
+pub(crate) const PROGRAM: &str = "pitstop-chaos";
+
 const NODES: usize = 2;
 
 /// What is run.
@@ -38,7 +41,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 /// Whether a run on a cluster of its own lost, doubled and left stuck nothing.
 pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
     let (minutes, seed) = (minutes.to_string(), seed.to_string());
-    let program = Cmd::new(lab::program(cluster.root, "pitstop-chaos")?)
+    let program = Cmd::new(lab::program(cluster.root, PROGRAM)?)
         .args(["--minutes", &minutes, "--seed", &seed])
         .dir(cluster.root);
     let run = || Ok(cluster.told(program).status()?.success());

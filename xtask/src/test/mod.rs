@@ -98,12 +98,16 @@ fn computing(root: &Path) -> Tally {
     priority::stand_back(COMPUTING);
     let mut total = Tally::default();
     suite(&mut total, "campaign of the simulator and of the models", || campaign(root));
-    // By the time that a cluster of it is started, its program is there. Not sooner: one is built at a time, and the first
-    // clusters would wait for what stands back.
-    if lab::require().is_ok()
-        && let Err(error) = build(root, Kubernetes::without_resize())
-    {
-        note(format!("{error:#}"));
+    // By the time that the last suites on clusters begin, their programs are there. Not sooner: one is built at a time, and the
+    // first clusters would wait for what stands back.
+    if lab::require().is_ok() {
+        let program = |name| lab::program(root, name).map(drop);
+        let built = build(root, Kubernetes::without_resize())
+            .and_then(|()| program(attacks::PROGRAM))
+            .and_then(|()| program(chaos::PROGRAM));
+        if let Err(error) = built {
+            note(format!("{error:#}"));
+        }
     }
     suite(&mut total, "planted bugs", || planted(root));
     suite(&mut total, "fuzz targets", || fuzzed(root));

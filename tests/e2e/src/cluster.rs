@@ -23,6 +23,8 @@ pub struct Cluster {
     resizes: bool,
     /// It serves `MutatingAdmissionPolicy`, as Kubernetes 1.36 and later do.
     mutates: bool,
+    /// Its release: 36 of 1.36.
+    minor: u32,
 }
 
 impl Cluster {
@@ -35,8 +37,10 @@ impl Cluster {
         let client = pitstop_kit::client::connect("pitstop-e2e", env!("CARGO_PKG_VERSION")).await?;
         let core = client.list_core_api_resources("v1").await?;
         let admission = client.list_api_group_resources("admissionregistration.k8s.io/v1").await?;
+        let version = client.apiserver_version().await?;
         Ok(Self {
             client,
+            minor: version.minor.parse().with_context(|| format!("the release {version:?}"))?,
             resizes: core.resources.iter().any(|resource| resource.name == "pods/resize"),
             mutates: admission.resources.iter().any(|one| one.name == "mutatingadmissionpolicies"),
             program: given("PITSTOP_CLUSTER_BIN", "bin/pitstop-cluster"),
@@ -69,6 +73,12 @@ impl Cluster {
     /// Whether API server and kubelets resize Pods.
     pub fn resizes(&self) -> bool {
         self.resizes
+    }
+
+    /// Whether its kubelets leave the control group of a Pod as it was where a container does not run that is resized
+    /// (kubernetes#138760).
+    pub fn leaves_pods_too_small(&self) -> bool {
+        self.resizes && self.minor < 37
     }
 
     /// What a user would install here, with the images of the last `cargo xtask image`.

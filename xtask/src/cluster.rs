@@ -43,17 +43,20 @@ pub(crate) fn module(root: &Path) -> PathBuf {
 pub(crate) struct Cluster<'a> {
     pub(crate) root: &'a Path,
     name: &'static str,
+    /// How seldom its components and `kubectl` collect garbage, if not as anywhere else.
+    collects: Option<&'static str>,
 }
 
 impl<'a> Cluster<'a> {
     /// The one that `cargo xtask cluster` starts, and everything that needs one.
     pub(crate) fn of(root: &'a Path) -> Self {
-        Self { root, name: "default" }
+        Self { root, name: "default", collects: None }
     }
 
-    /// One beside that.
-    pub(crate) fn second(root: &'a Path) -> Self {
-        Self { root, name: "second" }
+    /// Those of the tests that run side by side. Memory they have enough, and processors too few: a tenth of the API server's time
+    /// is the collection of garbage.
+    pub(crate) fn side_by_side(root: &'a Path) -> [Self; 3] {
+        ["default", "second", "third"].map(|name| Self { root, name, collects: Some("400") })
     }
 
     /// Its files.
@@ -112,7 +115,7 @@ impl<'a> Cluster<'a> {
 
     /// Tells a program where it is.
     pub(crate) fn told(self, command: Cmd) -> Cmd {
-        command
+        self.collecting(command)
             .env("KUBECONFIG", self.kubeconfig())
             .env("PITSTOP_CLUSTER_DIR", self.dir())
             .env("PITSTOP_CLUSTER_BIN", self.program())
@@ -120,7 +123,12 @@ impl<'a> Cluster<'a> {
 
     /// Calls its program. Its own flags stand before the rest, which may end in a command to run.
     fn call(self, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
-        Cmd::new(program).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
+        self.collecting(Cmd::new(program)).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
+    }
+
+    /// Tells it to a program in Go.
+    fn collecting(self, program: Cmd) -> Cmd {
+        self.collects.into_iter().fold(program, |program, percent| program.env("GOGC", percent))
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Kubernetes {
     program: &'static str,
     /// The older release whose APIs and feature gates its parts have. `None`: their own.
     emulates: Option<&'static str>,
-    /// What its nodes run where no runtime is named: the two clusters of a test run cover both.
+    /// What its nodes run where no runtime is named: the clusters of a test run cover both.
     runtime: &'static Containerd,
 }
 

@@ -1,7 +1,7 @@
 //! The version before this one, for tests in which controller and daemon are of two versions, as during an upgrade.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -29,20 +29,7 @@ impl Older {
 
     /// The images, with that one in place of the one of this version.
     pub(crate) fn among(self, root: &Path, images: &[Built]) -> Result<Vec<Built>> {
-        let sources = root.join("target/older").join(COMMIT);
-        if !sources.is_dir() {
-            let new = sources.with_extension("new");
-            if new.exists() {
-                fs::remove_dir_all(&new).with_context(|| format!("cannot remove {}", new.display()))?;
-            }
-            workspace::sources(root, COMMIT, &new)?;
-            fs::rename(&new, &sources).with_context(|| format!("cannot write {}", sources.display()))?;
-        }
-        let older = image::build(&sources, false)?;
-        if let Some(same) = older.iter().find(|older| images.iter().any(|image| image.digest == older.digest))
-        {
-            bail!("{} of {COMMIT} is the same as that of this version: take an earlier commit", same.name());
-        }
+        let older = built(&checkout(root)?, images)?;
         let of = |from: &[Built], name: &str| from.iter().find(|image| image.name() == name).cloned();
         images
             .iter()
@@ -52,4 +39,27 @@ impl Older {
             })
             .collect()
     }
+}
+
+/// Its sources.
+pub(crate) fn checkout(root: &Path) -> Result<PathBuf> {
+    let sources = root.join("target/older").join(COMMIT);
+    if !sources.is_dir() {
+        let new = sources.with_extension("new");
+        if new.exists() {
+            fs::remove_dir_all(&new).with_context(|| format!("cannot remove {}", new.display()))?;
+        }
+        workspace::sources(root, COMMIT, &new)?;
+        fs::rename(&new, &sources).with_context(|| format!("cannot write {}", sources.display()))?;
+    }
+    Ok(sources)
+}
+
+/// Its images, each another than that of this version.
+pub(crate) fn built(checkout: &Path, images: &[Built]) -> Result<Vec<Built>> {
+    let older = image::build(checkout, false)?;
+    if let Some(same) = older.iter().find(|older| images.iter().any(|image| image.digest == older.digest)) {
+        bail!("{} of {COMMIT} is the same as that of this version: take an earlier commit", same.name());
+    }
+    Ok(older)
 }

@@ -13,8 +13,8 @@ use crate::older::{self, Older};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::support::{self, Ran};
-use crate::test::{Driver, Tally, a_few, on_cgroup2, on_platform, with_systemd};
-use crate::{arm64, cgroup2, debian, helm, lab, machine};
+use crate::test::{Driver, Tally, a_few, downgraded, newcomer, on_cgroup2, on_platform, with_systemd};
+use crate::{arm64, cgroup2, debian, demo, helm, lab, machine};
 
 /// Kubernetes and the runtimes of the nodes.
 const CLUSTERS: [(&str, &Containerd); 6] = [
@@ -30,6 +30,8 @@ const CLUSTERS_ON_CGROUP2: [(&str, Driver); 3] =
     [("1.36", Driver::Cgroupfs), ("1.36", Driver::Systemd), ("1.36-as-1.34", Driver::Systemd)];
 /// The daemon alone in such a machine.
 const CGROUP2: &str = "cgroup2";
+/// A clone, and what README says.
+const DEMO: &str = "demo";
 /// The programs for arm64, which are emulated.
 const ARM64: &str = "arm64";
 /// The daemon and a container runtime beside systemd there.
@@ -56,8 +58,11 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, Debug)]
 enum One {
     Cluster(Platform),
-    /// A cluster of the first kind, with two versions of pitstop.
+    /// A cluster of the first kind, with two versions of pitstop: side by side, or one after the other.
     Beside(Older),
+    Downgrade,
+    /// The cluster of `make demo`.
+    Demo,
     ClusterOnCgroup2(Platform, Driver),
     Cgroup2,
     Systemd,
@@ -119,6 +124,7 @@ fn all() -> Result<Vec<One>> {
         .into_iter()
         .map(cluster)
         .chain([Older::Controller, Older::Daemon].map(|older| Ok(One::Beside(older))))
+        .chain([Ok(One::Downgrade), Ok(One::Demo)])
         .chain(CLUSTERS_ON_CGROUP2.map(on_cgroup2))
         .chain([Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
         .collect()
@@ -146,7 +152,11 @@ fn commit(root: &Path) -> Result<Option<String>> {
 impl One {
     fn has_cluster(self) -> bool {
         match self {
-            Self::Cluster(_) | Self::Beside(_) | Self::ClusterOnCgroup2(..) => true,
+            Self::Cluster(_)
+            | Self::Beside(_)
+            | Self::Downgrade
+            | Self::Demo
+            | Self::ClusterOnCgroup2(..) => true,
             Self::Cgroup2 | Self::Systemd | Self::Arm64 => false,
         }
     }
@@ -155,6 +165,8 @@ impl One {
         match self {
             Self::Cluster(platform) => platform.name(),
             Self::Beside(older) => format!("{}+older-{}", usual().name(), older.name()),
+            Self::Downgrade => format!("{}+downgrade", usual().name()),
+            Self::Demo => DEMO.to_owned(),
             Self::ClusterOnCgroup2(platform, Driver::Cgroupfs) => format!("{}+{CGROUP2}", platform.name()),
             Self::ClusterOnCgroup2(platform, Driver::Systemd) => format!("{}+{SYSTEMD}", platform.name()),
             Self::Cgroup2 => CGROUP2.to_owned(),
@@ -176,6 +188,12 @@ impl One {
                 image::name_in_deploy(root, images)?;
                 Ok(tally)
             }
+            Self::Downgrade => {
+                let checkout = older::checkout(root)?;
+                let both = [images, &older::built(&checkout, images)?].concat();
+                Ok(downgraded(root, Kubernetes::default().into(), checkout, &both))
+            }
+            Self::Demo => demonstrated(root),
             Self::ClusterOnCgroup2(platform, driver) => on_cgroup2(root, platform, driver, images),
             Self::Cgroup2 => cgroup2::check(root).map(tally),
             Self::Systemd => with_systemd(root),
@@ -210,6 +228,8 @@ impl One {
                 A_FEW_WITHOUT_RESIZE
             }
             Self::Beside(_) | Self::ClusterOnCgroup2(..) => A_FEW,
+            Self::Downgrade => "tests/e2e, `older`: this version, the older one, this one",
+            Self::Demo => "`make demo`, then the first pages of the documentation on its cluster",
             Self::Cgroup2 => "reads and writes of the daemon",
             Self::Systemd => "the daemon with a container runtime: resizes",
             Self::Arm64 => "the three programs, the daemon with a container runtime",
@@ -225,6 +245,10 @@ impl One {
             Self::Beside(older) => {
                 format!("{}, the {} of commit {}", versions(root, usual)?, older.name(), older::COMMIT)
             }
+            Self::Downgrade => {
+                format!("{}, both programs of commit {}", versions(root, usual)?, older::COMMIT)
+            }
+            Self::Demo => versions(root, usual)?,
             Self::ClusterOnCgroup2(platform, Driver::Cgroupfs) => {
                 format!("{}, {MACHINE}", versions(root, platform)?)
             }
@@ -236,6 +260,15 @@ impl One {
             Self::Arm64 => format!("Linux on amd64 with qemu-user, {}", runtime()?),
         })
     }
+}
+
+/// What somebody new does: the demo, and what the pages show, on its cluster.
+fn demonstrated(root: &Path) -> Result<Tally> {
+    // A fresh one: the demo takes one that runs.
+    demo::down(root)?;
+    let told = demo::run(root).and_then(|()| Ok(newcomer(root, Kubernetes::default().into())));
+    demo::down(root)?;
+    told
 }
 
 fn tally(cgroup2::Count { passed, failed }: cgroup2::Count) -> Tally {
@@ -277,7 +310,7 @@ mod tests {
 
     #[test]
     fn platforms_are_chosen_by_their_names() {
-        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + CLUSTERS_ON_CGROUP2.len() + 5);
+        assert_eq!(names(&[]).unwrap().len(), CLUSTERS.len() + CLUSTERS_ON_CGROUP2.len() + 7);
         assert_eq!(names(&["cgroup2", "1.34+containerd-1"]).unwrap(), ["1.34+containerd-1", "cgroup2"]);
         let error = names(&["1.2"]).unwrap_err().to_string();
         assert!(error.starts_with("there is no platform \"1.2\"; there are 1.36+containerd-2, "), "{error}");

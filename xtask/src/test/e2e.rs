@@ -1,5 +1,7 @@
 //! The tests of `tests/e2e`, in parts: each on a cluster of the Kubernetes that it is about.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 
 use super::tally::{CargoCount, Tally};
@@ -12,6 +14,13 @@ use crate::progress::note;
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
+/// The module of tests that need an older version beside this one, and what tells them where it is.
+const OLDER: &str = "older::";
+const OLDER_IS_AT: &str = "PITSTOP_TEST_OLDER";
+/// The modules that only their own parts have.
+const APART: [&str; 2] = [WITHOUT_RESIZE, OLDER];
+/// What somebody new does first, by the pages that README names.
+const NEWCOMER: &str = "walked::somebody_new_restarts_and_resizes_containers";
 /// One for each way in which pitstop changes a container, and one of what the daemon reads: for clusters on which not all tests
 /// can be run.
 pub(super) const A_FEW: [&str; 7] = [
@@ -33,18 +42,18 @@ const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
 /// Tests that may run beside each other mostly wait; the harness keeps all others apart.
 const TEST_THREADS: &str = "--test-threads=3";
-/// The modules of the first part, which take about as long as the others. No module inside another one has one of these names,
-/// except in the one that needs another cluster.
-const FIRST: [&str; 10] = [
-    "away::",
+/// The modules of the first parts, which take about as long as each other and as all others. No module inside another one has
+/// one of these names, except in those that have parts of their own.
+const FIRST: [&str; 5] = ["away::", "crash::", "deadline::", "documented::", "updates::"];
+const SECOND: [&str; 9] = [
     "certificates::",
     "charted::",
+    "cli::",
     "comes_back::",
-    "crash::",
-    "deadline::",
     "deployed::",
-    "documented::",
-    "updates::",
+    "killed::",
+    "midroll::",
+    "released::",
     "walked::",
 ];
 
@@ -55,50 +64,78 @@ pub(super) struct Part {
     platform: Platform,
     /// What narrows the tests down to those of this part.
     choice: Vec<&'static str>,
+    /// The checkout of an older version, which its tests install, too.
+    older: Option<PathBuf>,
 }
 
-/// Those with the resize API, in two parts.
-pub(super) fn with_resize(platform: Platform) -> [Part; 2] {
-    let first = ["--skip", WITHOUT_RESIZE].into_iter().chain(FIRST);
-    let others = [WITHOUT_RESIZE].into_iter().chain(FIRST).flat_map(|module| ["--skip", module]);
+/// Those with the resize API, in three parts.
+pub(super) fn with_resize(platform: Platform) -> [Part; 3] {
+    let skipped = |modules: &[&'static str]| -> Vec<_> {
+        modules.iter().flat_map(|module| ["--skip", *module]).collect()
+    };
+    let of = |modules: &[&'static str]| [&skipped(&APART), modules].concat();
     [
-        Part { name: "the first tests on a real cluster", platform, choice: first.collect() },
-        Part { name: "the other tests on a real cluster", platform, choice: others.collect() },
+        Part::new("the first tests on a real cluster", platform, of(&FIRST)),
+        Part::new("the second tests on a real cluster", platform, of(&SECOND)),
+        Part::new(
+            "the other tests on a real cluster",
+            platform,
+            of(&skipped(&[&FIRST[..], &SECOND].concat())),
+        ),
     ]
 }
 
 /// [`A_FEW`] of those with it.
 pub(super) fn a_few(platform: Platform) -> Part {
-    let choice = ["--exact"].into_iter().chain(A_FEW).collect();
-    Part { name: "a few tests on a real cluster", platform, choice }
+    Part::new("a few tests on a real cluster", platform, ["--exact"].into_iter().chain(A_FEW).collect())
 }
 
 /// Those without it.
 pub(super) fn without_resize(platform: Platform) -> Part {
-    Part { name: "tests on a real cluster without the resize API", platform, choice: vec![WITHOUT_RESIZE] }
+    Part::new("tests on a real cluster without the resize API", platform, vec![WITHOUT_RESIZE])
+}
+
+/// The older version of that checkout takes over, and gives back.
+pub(super) fn older(platform: Platform, checkout: PathBuf) -> Part {
+    let part = Part::new("a downgrade and an upgrade on a real cluster", platform, vec![OLDER]);
+    Part { older: Some(checkout), ..part }
+}
+
+/// The commands of the first pages.
+pub(super) fn newcomer(platform: Platform) -> Part {
+    Part::new("the first pages on a real cluster", platform, vec!["--exact", NEWCOMER])
 }
 
 impl Part {
-    /// Runs it on a fresh cluster.
-    pub(super) fn run(&self, cluster: Cluster<'_>, images: &[Built]) -> Result<Tally> {
+    fn new(name: &'static str, platform: Platform, choice: Vec<&'static str>) -> Self {
+        Self { name, platform, choice, older: None }
+    }
+
+    /// Runs it on the cluster that there is.
+    pub(super) fn go(&self, cluster: Cluster<'_>) -> Result<Tally> {
         let root = cluster.root;
         // Along with its own test, as in the tests of the crates: built alone, much of what it rests on is built once more.
         let program = ["test", "--no-run", "--locked", "--quiet", "--workspace", "--test", "manual"];
-        let run = || {
-            cargo_test(root).args(program).run()?;
-            // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
-            // from elsewhere once more, with the features that this one asks for.
-            let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
-            let command = cluster
-                .told(cargo_test(root))
-                .args(["test", "--locked", "--no-fail-fast", "--workspace"])
-                .args(tests)
-                .args(["--", TEST_THREADS])
-                .args(&self.choice);
-            Ok(one_at_least(counted(command, CargoCount::default())?))
-        };
+        cargo_test(root).args(program).run()?;
+        // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
+        // from elsewhere once more, with the features that this one asks for.
+        let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
+        let told = cluster.told(cargo_test(root));
+        let command = self
+            .older
+            .iter()
+            .fold(told, |command, checkout| command.env(OLDER_IS_AT, checkout))
+            .args(["test", "--locked", "--no-fail-fast", "--workspace"])
+            .args(tests)
+            .args(["--", TEST_THREADS])
+            .args(&self.choice);
+        Ok(one_at_least(counted(command, CargoCount::default())?))
+    }
+
+    /// Runs it on a fresh cluster.
+    pub(super) fn run(&self, cluster: Cluster<'_>, images: &[Built]) -> Result<Tally> {
         let good = |tally: &Tally| tally.failed == 0;
-        let outcome = lab::with_cluster(cluster, self.platform, 1, images, run, good)?;
+        let outcome = lab::with_cluster(cluster, self.platform, 1, images, || self.go(cluster), good)?;
         let mut tally = outcome.value;
         // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
         if let Err(error) = outcome.down {
@@ -127,20 +164,22 @@ mod tests {
 
     #[test]
     fn every_test_is_in_one_part() {
-        let [first, others] = with_resize(Kubernetes::default().into());
+        let parts = with_resize(Kubernetes::default().into());
         let without = without_resize(Kubernetes::without_resize().into());
-        assert_eq!((&first.choice[..2], &first.choice[2..]), (&["--skip", WITHOUT_RESIZE][..], &FIRST[..]));
-        let skipped: Vec<_> = others.choice.chunks(2).map(|pair| (pair[0], pair[1])).collect();
-        assert_eq!(skipped[0], ("--skip", WITHOUT_RESIZE));
-        assert_eq!(skipped[1..], FIRST.map(|module| ("--skip", module)));
+        let apart = APART.map(|module| ["--skip", module]).concat();
+        let named = [&FIRST[..], &SECOND].concat();
+        let skipped = named.iter().flat_map(|module| ["--skip", *module]).collect();
+        for (part, choice) in parts.iter().zip([FIRST.to_vec(), SECOND.to_vec(), skipped]) {
+            assert_eq!(part.choice, [&apart[..], &choice].concat(), "{}", part.name);
+        }
         assert_eq!(without.choice, [WITHOUT_RESIZE]);
-        for part in [&first, &others, &without] {
+        for part in parts.iter().chain([&without]) {
             assert_eq!(part.platform.kubernetes.resizes(), part.choice != [WITHOUT_RESIZE], "{}", part.name);
         }
         // Chosen by a part of the tests' names, which no other module may have.
         let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
         let modules = modules(&folder);
-        for chosen in FIRST.into_iter().chain([WITHOUT_RESIZE]) {
+        for chosen in named.into_iter().chain(APART) {
             let ends = |module: &&String| format!("{module}::").ends_with(chosen);
             let having: Vec<_> =
                 modules.iter().filter(|module| !module.starts_with(WITHOUT_RESIZE)).filter(ends).collect();
@@ -151,7 +190,7 @@ mod tests {
     #[test]
     fn the_few_are_there() {
         let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
-        for test in A_FEW.into_iter().chain(A_FEW_WITHOUT_RESIZE) {
+        for test in A_FEW.into_iter().chain(A_FEW_WITHOUT_RESIZE).chain([NEWCOMER]) {
             let (module, name) = test.rsplit_once("::").unwrap();
             let file = folder.join(module.replace("::", "/")).with_extension("rs");
             let text = std::fs::read_to_string(&file).unwrap();

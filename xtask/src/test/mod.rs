@@ -7,12 +7,13 @@ mod tally;
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
+use self::e2e::Part;
 pub(crate) use self::emulated::Driver;
 pub(crate) use self::tally::Tally;
 use self::tally::{CargoCount, Count, GoCount};
@@ -134,28 +135,26 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     if images.is_empty() {
         return;
     }
-    let [first, others] = e2e::with_resize(Kubernetes::default().into());
+    let with_resize = e2e::with_resize(Kubernetes::default().into());
     let without = e2e::without_resize(Kubernetes::without_resize().into());
     let images = &images;
-    // The longest first.
-    let suites: [OnCluster<'_>; 5] = [
-        (others.name, Box::new(|cluster| others.run(cluster, images))),
-        (first.name, Box::new(|cluster| first.run(cluster, images))),
+    let rest: [OnCluster<'_>; 3] = [
         (without.name, Box::new(|cluster| without.run(cluster, images))),
-        ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
         (
             "kills during a stream of requests",
             Box::new(|cluster| verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
         ),
+        ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
     ];
-    on_two(root, total, suites);
+    // The longest first.
+    side_by_side(root, total, runs(&with_resize, images).chain(rest));
 }
 
 /// What is done on a cluster, and what it is called.
 type OnCluster<'a> = (&'a str, Box<dyn FnOnce(Cluster<'_>) -> Result<Tally> + Send + 'a>);
 
-/// Runs suites on two clusters, each as soon as one is free: most tests on a cluster wait, and many need it for themselves.
-fn on_two<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<Item = OnCluster<'a>>) {
+/// Runs suites on several clusters, each as soon as one is free: most tests on a cluster wait, and many need it for themselves.
+fn side_by_side<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<Item = OnCluster<'a>>) {
     let queue = Mutex::new(suites.into_iter().collect::<VecDeque<_>>());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let run = |cluster: Cluster<'_>| {
@@ -166,11 +165,12 @@ fn on_two<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<Item = O
         total
     };
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| run(Cluster::second(root)));
-        total.add(run(Cluster::of(root)));
-        match beside.join() {
-            Ok(tally) => total.add(tally),
-            Err(_) => total.broke("what runs on the second cluster"),
+        let running = Cluster::side_by_side(root).map(|cluster| scope.spawn(move || run(cluster)));
+        for one in running {
+            match one.join() {
+                Ok(tally) => total.add(tally),
+                Err(_) => total.broke("what runs on one of the clusters"),
+            }
         }
     });
 }
@@ -187,12 +187,13 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
     if !platform.kubernetes.mutates() {
         return a_few(root, platform, images);
     }
-    let parts = e2e::with_resize(platform);
-    let suites = parts
-        .iter()
-        .map(|part| -> OnCluster<'_> { (part.name, Box::new(|cluster| part.run(cluster, images))) });
-    on_two(root, &mut total, suites);
+    side_by_side(root, &mut total, runs(&e2e::with_resize(platform), images));
     total
+}
+
+/// Runs of those parts.
+fn runs<'a>(parts: &'a [Part], images: &'a [Built]) -> impl Iterator<Item = OnCluster<'a>> {
+    parts.iter().map(|part| -> OnCluster<'_> { (part.name, Box::new(|cluster| part.run(cluster, images))) })
 }
 
 /// One test of `tests/e2e` for each way in which pitstop changes a container.
@@ -200,6 +201,22 @@ pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally 
     let mut total = Tally::default();
     let part = e2e::a_few(platform);
     suite(&mut total, part.name, || part.run(Cluster::of(root), images));
+    total
+}
+
+/// The older version of that checkout takes over, and gives back; its images are among the images.
+pub(crate) fn downgraded(root: &Path, platform: Platform, checkout: PathBuf, images: &[Built]) -> Tally {
+    let mut total = Tally::default();
+    let part = e2e::older(platform, checkout);
+    suite(&mut total, part.name, || part.run(Cluster::of(root), images));
+    total
+}
+
+/// What the first pages show, on the cluster that runs.
+pub(crate) fn newcomer(root: &Path, platform: Platform) -> Tally {
+    let mut total = Tally::default();
+    let part = e2e::newcomer(platform);
+    suite(&mut total, part.name, || part.go(Cluster::of(root)));
     total
 }
 

@@ -76,6 +76,10 @@ async fn installing(ns: &Ns, helm: &Helm) -> Result<()> {
     cluster.kubectl(&RIGHT).context("after the upgrade")?;
     restarts(ns, "upgraded").await?;
 
+    cluster.documented("helm-rollback", &[])?;
+    system::healthy(cluster).await?;
+    ensure!(cluster.kubectl(&RIGHT).is_err(), "the right to evict was left by the downgrade");
+
     cluster.documented("helm-uninstall", &[])?;
     let left = ["get", "deployments,daemonsets,validatingadmissionpolicies,clusterroles"];
     let left = [&left[..], &["-A", "-l", "app.kubernetes.io/name=pitstop", "-o", "name"]].concat();

@@ -25,6 +25,7 @@ mod kinds;
 mod kruise;
 mod mechanism;
 mod midroll;
+mod older;
 mod pullers;
 mod queue;
 mod refused;

@@ -7,7 +7,10 @@
 // node crashes.
 package box
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Spec is what process 1 of a box is told. It arrives on its standard input: a
 // box whose launcher died before it could send the whole of it ends at once.
@@ -40,8 +43,16 @@ func (s Spec) environment() []string {
 	if s.Programs != "" {
 		path = s.Programs + ":" + path
 	}
-	return []string{"PATH=" + path, "HOME=/root"}
+	environment := []string{"PATH=" + path, "HOME=/root"}
+	// Programs in Go collect garbage as seldom as whoever starts the box says.
+	if percent, told := os.LookupEnv(collects); told {
+		environment = append(environment, collects+"="+percent)
+	}
+	return environment
 }
+
+// collects is what programs in Go are told by.
+const collects = "GOGC"
 
 // Component is one supervised program.
 type Component struct {

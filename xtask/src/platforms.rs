@@ -266,7 +266,7 @@ impl One {
 fn demonstrated(root: &Path) -> Result<Tally> {
     // A fresh one: the demo takes one that runs.
     demo::down(root)?;
-    let told = demo::run(root).and_then(|()| Ok(newcomer(root, Kubernetes::default().into())));
+    let told = demo::run(root).map(|()| newcomer(root, Kubernetes::default().into()));
     demo::down(root)?;
     told
 }

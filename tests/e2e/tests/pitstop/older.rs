@@ -9,7 +9,7 @@ use pitstop_e2e::cluster::root;
 use pitstop_e2e::ns::NODE;
 use pitstop_e2e::resizes::{create, ends, resize, usual, web};
 use pitstop_e2e::system::{self, CONTROLLER, DAEMON};
-use pitstop_e2e::{Context, LONG, Ns, Result, on_cluster, pods, requests};
+use pitstop_e2e::{Context, Ns, Result, on_cluster, pods, requests};
 use pitstop_manifests_test::{kustomize, object, skipped};
 use serde_json::json;
 

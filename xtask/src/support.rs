@@ -97,8 +97,10 @@ fn page(all: &[Ran]) -> String {
          | platform | versions | what ran | passed | failed | date | commit |\n|---|---|---|---|---|---|---|\n{}\n\
          `1.36-as-1.34` is Kubernetes 1.36 with the APIs and feature gates of 1.34. It and 1.34 run with the resize API off. \
          Clusters run on one machine, with cgroup v1 and the cgroup driver `cgroupfs`. Those with `cgroup2` in their name run in an \
-         emulated machine; with `systemd` in it, systemd makes the cgroups. In a row with `older-controller` or `older-daemon`, that program is of an \
-         earlier commit, and the other one of the commit that was tested.\n\n\
+         emulated machine; with `systemd` in it, systemd makes the cgroups. In a row with `older-controller` or `older-daemon`, \
+         that program is of an earlier commit, and the other one of the commit that was tested. In that with `downgrade`, both \
+         programs of an earlier commit were installed over those that were tested, and these over those. `demo` is the cluster of \
+         `make demo`.\n\n\
          ## What did not run\n\n| platform | why |\n|---|---|\n{}",
         rows.collect::<String>(),
         not_run.collect::<String>(),

@@ -110,10 +110,21 @@ fn computing(root: &Path) -> Tally {
             note(format!("{error:#}"));
         }
     }
-    suite(&mut total, "planted bugs", || planted(root));
-    suite(&mut total, "fuzz targets", || fuzzed(root));
-    suite(&mut total, "a real cgroup v2", || in_machine(root));
-    suite(&mut total, "a real systemd", || with_systemd(root));
+    // An emulated machine has one processor.
+    std::thread::scope(|scope| {
+        let emulated = scope.spawn(|| {
+            let mut total = Tally::default();
+            suite(&mut total, "a real cgroup v2", || in_machine(root));
+            suite(&mut total, "a real systemd", || with_systemd(root));
+            total
+        });
+        suite(&mut total, "planted bugs", || planted(root));
+        suite(&mut total, "fuzz targets", || fuzzed(root));
+        match emulated.join() {
+            Ok(tally) => total.add(tally),
+            Err(_) => total.broke("what runs in an emulated machine"),
+        }
+    });
     total
 }
 

@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 use super::updates::{begin, image, images};
 
-/// So many Pods are updated.
+/// So many Pods are updated, by an update that is under way: the status may yet tell of the one before.
 async fn current(ns: &Ns, count: i32) -> Result<()> {
     until("Pods to be updated", LONG, async || {
         let status = get(ns).await?.status.unwrap_or_default();
-        Ok((status.current >= count).then_some(()))
+        let goes_on = status.update.as_ref().is_some_and(|update| update.ended.is_none());
+        Ok((goes_on && status.current >= count).then_some(()))
     })
     .await
 }

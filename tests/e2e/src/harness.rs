@@ -91,19 +91,15 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
 /// What only debug output of Rust has.
 const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperError", "ServiceError"];
 
+/// Where a user reads what pitstop says.
+const SAID: &str = "events,containerrecreaterequests.apps.kruise.io,podresizes.pitstop.dev,podimageupdates.pitstop.dev,\
+                    inplacerollouts.pitstop.dev";
+
 /// Fails when an event or a status shows debug output to a user.
 fn plain(ns: &Ns) -> Result<()> {
-    for kind in [
-        "events",
-        "containerrecreaterequests.apps.kruise.io",
-        "podresizes.pitstop.dev",
-        "podimageupdates.pitstop.dev",
-        "inplacerollouts.pitstop.dev",
-    ] {
-        let text = ns.kubectl(&["get", kind, "--output=json"])?;
-        let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
-        ensure!(debug.is_none(), "{kind} show debug output: {}", debug.unwrap_or_default());
-    }
+    let text = ns.kubectl(&["get", SAID, "--output=json"])?;
+    let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
+    ensure!(debug.is_none(), "an event or a status shows debug output: {}", debug.unwrap_or_default());
     Ok(())
 }
 

@@ -105,7 +105,7 @@ async fn older(cluster: &Cluster) -> Result<()> {
     }
     let tags = [("pitstop.dev/controller", TAG), ("pitstop.dev/daemon", TAG)];
     let folder = cluster.combined(&cluster.folder(), &[], &tags)?;
-    cluster.kubectl(&["apply", "-k", &folder.to_string_lossy()])?;
+    cluster.apply(&folder)?;
     system::healthy(cluster).await?;
     let daemon = system::daemon(cluster).await?;
     let runs = daemon.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_deref());
@@ -136,7 +136,7 @@ pub(crate) fn every_component(cluster: &Cluster, bases: &[&str]) -> Result<()> {
 
 fn dry_run(cluster: &Cluster, base: &Path, components: &[&str]) -> Result<()> {
     let folder = cluster.combined(base, components, &[])?;
-    let said = cluster.kubectl(&["apply", "--dry-run=server", "-k", &folder.to_string_lossy()])?;
+    let said = cluster.accepts(["-k", &folder.to_string_lossy()], "")?;
     let objects: Vec<Object> = kustomize::load(&folder)?;
     ensure!(said.lines().count() == objects.len(), "{} with {components:?}: {said}", base.display());
     Ok(())

@@ -79,9 +79,9 @@ fn where_no_policy_is_served_they_get_it_by_the_webhook() -> Result<()> {
 }
 
 async fn by_webhook(ns: &Ns) -> Result<()> {
-    let folder = |path| cluster::root().join(path).to_string_lossy().into_owned();
-    ns.cluster.kubectl(&["delete", "-k", &folder("deploy/gate-policy")])?;
-    ns.cluster.kubectl(&["apply", "-k", &folder("target/deploy/gate-webhook")])?;
+    let policy = cluster::root().join("deploy/gate-policy");
+    ns.cluster.kubectl(&["delete", "-k", &policy.to_string_lossy()])?;
+    ns.cluster.apply(&cluster::root().join("target/deploy/gate-webhook"))?;
     until("a CA for every webhook", SHORT, async || {
         let webhooks = webhooks(ns).await?;
         let with_ca =

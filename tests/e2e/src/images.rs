@@ -72,12 +72,20 @@ pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
 
 /// Takes away what the component `park` has added.
 pub fn remove_parking(cluster: &Cluster) -> Result<()> {
-    for name in ["park", "strip", "armed", "unpark"].map(|name| format!("pitstop-{name}")) {
-        for kind in ["mutatingadmissionpolicybinding", "mutatingadmissionpolicy"] {
-            cluster.kubectl(&["delete", kind, &name])?;
-        }
-    }
-    Ok(())
+    remove(
+        cluster,
+        "mutatingadmissionpolicy",
+        &["pitstop-park", "pitstop-strip", "pitstop-armed", "pitstop-unpark"],
+        &[],
+    )
+}
+
+/// Takes away what is named, and then policies of a kind, each after its binding.
+fn remove(cluster: &Cluster, kind: &str, policies: &[&str], first: &[&str]) -> Result<()> {
+    let own = policies.iter().flat_map(|name| [format!("{kind}binding/{name}"), format!("{kind}/{name}")]);
+    let all: Vec<String> = first.iter().map(|name| (*name).to_owned()).chain(own).collect();
+    let words = ["delete"].into_iter().chain(all.iter().map(String::as_str));
+    cluster.kubectl(&words.collect::<Vec<_>>()).map(drop)
 }
 
 async fn with_opted_in(ns: &Ns, components: &[&str], test: impl Future<Output = Result<()>>) -> Result<()> {
@@ -107,13 +115,8 @@ pub async fn with_in_place(
 
 /// Takes away what the component `in-place` has added.
 pub fn remove_in_place(cluster: &Cluster) -> Result<()> {
-    cluster.kubectl(&["delete", "clusterrole", "pitstop-in-place"])?;
-    for name in ["pitstop-controller-workloads", "pitstop-controller-rollouts"] {
-        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
-            cluster.kubectl(&["delete", kind, name])?;
-        }
-    }
-    Ok(())
+    let policies = ["pitstop-controller-workloads", "pitstop-controller-rollouts"];
+    remove(cluster, "validatingadmissionpolicy", &policies, &["clusterrole/pitstop-in-place"])
 }
 
 /// Runs a test with the component `image-puller` too.
@@ -122,11 +125,9 @@ pub async fn with_pullers(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
     forget(&ns.cluster)?;
     let result = test.await;
     // The policy last: what it narrows is gone by then.
-    for kind in
-        ["clusterrolebinding", "clusterrole", "validatingadmissionpolicybinding", "validatingadmissionpolicy"]
-    {
-        ns.cluster.kubectl(&["delete", kind, "pitstop-controller-pullers"])?;
-    }
+    let narrowed =
+        ["clusterrolebinding/pitstop-controller-pullers", "clusterrole/pitstop-controller-pullers"];
+    remove(&ns.cluster, "validatingadmissionpolicy", &["pitstop-controller-pullers"], &narrowed)?;
     result.and(ns.cluster.install())
 }
 

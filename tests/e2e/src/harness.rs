@@ -73,7 +73,10 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
     }
     system::healthy(&cluster).await.inspect_err(|_| report(&cluster, NAMESPACE))?;
     let ns = Ns::open(cluster).await?;
-    let test = async { test(&ns).await.and(plain(&ns)) };
+    let test = async {
+        test(&ns).await?;
+        plain(&ns).await
+    };
     let outcome = AssertUnwindSafe(test).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
         report(&ns.cluster, &ns.name);
@@ -91,15 +94,23 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
 /// What only debug output of Rust has.
 const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperError", "ServiceError"];
 
-/// Where a user reads what pitstop says.
-const SAID: &str = "events,containerrecreaterequests.apps.kruise.io,podresizes.pitstop.dev,podimageupdates.pitstop.dev,\
-                    inplacerollouts.pitstop.dev";
+/// Where a user reads what pitstop says, in a namespace.
+const SAID: [&str; 5] = [
+    "api/v1/namespaces/{}/events",
+    "apis/apps.kruise.io/v1beta1/namespaces/{}/containerrecreaterequests",
+    "apis/pitstop.dev/v1alpha1/namespaces/{}/podresizes",
+    "apis/pitstop.dev/v1alpha1/namespaces/{}/podimageupdates",
+    "apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts",
+];
 
 /// Fails when an event or a status shows debug output to a user.
-fn plain(ns: &Ns) -> Result<()> {
-    let text = ns.kubectl(&["get", SAID, "--output=json"])?;
-    let debug = text.lines().find(|line| DEBUG.iter().any(|debug| line.contains(debug)));
-    ensure!(debug.is_none(), "an event or a status shows debug output: {}", debug.unwrap_or_default());
+async fn plain(ns: &Ns) -> Result<()> {
+    for path in SAID {
+        let request = http::Request::get(format!("/{}", path.replace("{}", &ns.name))).body(Vec::new())?;
+        let text = ns.cluster.client.request_text(request).await?;
+        let debug = text.split(',').find(|part| DEBUG.iter().any(|debug| part.contains(debug)));
+        ensure!(debug.is_none(), "{path} show debug output: {}", debug.unwrap_or_default());
+    }
     Ok(())
 }
 

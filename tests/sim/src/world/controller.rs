@@ -61,6 +61,8 @@ pub struct Controller {
     leading: bool,
     /// It led and no longer does: the process ends.
     pub lost_lead: bool,
+    /// The lead stays where it is, without renewals.
+    settled: bool,
     under_way: BTreeMap<u64, Option<Exchange>>,
     waiting: VecDeque<Action>,
     serial: u64,
@@ -105,6 +107,7 @@ impl Controller {
             elector: Elector::new(identity, lease::Config::default()),
             leading: false,
             lost_lead: false,
+            settled: false,
             under_way: BTreeMap::new(),
             waiting: VecDeque::new(),
             serial: 0,
@@ -118,11 +121,16 @@ impl Controller {
         self.leading
     }
 
+    /// From now on the lead stays where it is: of a world at rest, renewals are nearly all that happens.
+    pub fn settle(&mut self) {
+        self.settled = true;
+    }
+
     /// When it wants a tick, in true time.
     pub fn wake_at(&self, now: u64) -> Option<u64> {
         let mono = self.clock.mono(now);
         let index = self.index.wake_at();
-        let elector = self.elector.wake_at(mono);
+        let elector = if self.settled { None } else { self.elector.wake_at(mono) };
         index.into_iter().chain(elector).min().map(|at| self.clock.when(at))
     }
 
@@ -228,6 +236,9 @@ impl Controller {
     }
 
     fn elect(&mut self, now: u64, event: lease::Event, out: &mut Out) {
+        if self.settled {
+            return;
+        }
         let mono = self.clock.mono(now);
         if let Some(write) = self.elector.step(mono, event) {
             self.serial += 1;

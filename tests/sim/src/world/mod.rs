@@ -292,6 +292,9 @@ impl World {
             let so_far = self.oracle.so_far();
             self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
             let until = self.now + 600_000;
+            // The election goes on for one of them: it is the same in each.
+            self.run_until(self.now + 60_000, false);
+            self.settle();
             self.run_until(until, false);
             self.oracle.silent(self.now, so_far);
         }

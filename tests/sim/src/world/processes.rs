@@ -208,6 +208,15 @@ impl World {
         self.after_node(at);
     }
 
+    /// From now on the lead stays where it is, unless a process of the controller begins anew.
+    pub(super) fn settle(&mut self) {
+        for process in self.processes.values_mut() {
+            if let Kind::Controller(controller) = &mut process.kind {
+                controller.settle();
+            }
+        }
+    }
+
     pub(super) fn plan_wake(&mut self, pid: Pid) {
         let Some(process) = self.processes.get(&pid) else { return };
         let wake = match (&process.kind, process.role) {

@@ -179,7 +179,7 @@ pub(crate) fn go(module: &Path) -> Cmd {
 
 /// A subcommand of Go that compiles. All of them are told the same, or they would share nothing of what they compile.
 ///
-/// A third of the processors' time less than by default: the compiler collects garbage only beyond an amount of memory that
+/// Nearly a third of the processors' time less than by default: the compiler collects garbage only beyond an amount of memory that
 /// machines that run a cluster have, and few packages need; it compiles packages side by side, not the functions of one; and
 /// it writes no debug information, which the linker leaves out.
 pub(crate) fn go_compiling(module: &Path, subcommand: &str) -> Cmd {

@@ -96,17 +96,17 @@ const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperErro
 
 /// Where a user reads what pitstop says, in a namespace.
 const SAID: [&str; 5] = [
-    "api/v1/namespaces/{}/events",
-    "apis/apps.kruise.io/v1beta1/namespaces/{}/containerrecreaterequests",
-    "apis/pitstop.dev/v1alpha1/namespaces/{}/podresizes",
-    "apis/pitstop.dev/v1alpha1/namespaces/{}/podimageupdates",
-    "apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts",
+    "/api/v1/namespaces/{}/events",
+    "/apis/apps.kruise.io/v1beta1/namespaces/{}/containerrecreaterequests",
+    "/apis/pitstop.dev/v1alpha1/namespaces/{}/podresizes",
+    "/apis/pitstop.dev/v1alpha1/namespaces/{}/podimageupdates",
+    "/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts",
 ];
 
 /// Fails when an event or a status shows debug output to a user.
 async fn plain(ns: &Ns) -> Result<()> {
     for path in SAID {
-        let request = http::Request::get(format!("/{}", path.replace("{}", &ns.name))).body(Vec::new())?;
+        let request = http::Request::get(path.replace("{}", &ns.name)).body(Vec::new())?;
         let text = ns.cluster.client.request_text(request).await?;
         let debug = text.split(',').find(|part| DEBUG.iter().any(|debug| part.contains(debug)));
         ensure!(debug.is_none(), "{path} show debug output: {}", debug.unwrap_or_default());

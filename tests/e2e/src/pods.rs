@@ -105,9 +105,9 @@ pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Resu
     ensure!(count == 1, "{container} has been restarted {count} times");
     // Once a minute, the kubelet removes all but the last instance of those that do not run, and one that is created and not yet
     // started is the last (`evictableContainers` in pkg/kubelet/kuberuntime/kuberuntime_gc.go): then no end is told.
-    let stopped = last_end(after, container).ok().and_then(|last| last.container_id);
+    let told = status(after, container)?.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     ensure!(
-        stopped.is_none_or(|stopped| stopped == old),
+        told.is_none_or(|end| end.container_id.as_ref() == Some(&old)),
         "{container} was {old}, and then another one was stopped"
     );
     Ok(())

@@ -123,8 +123,9 @@ pub struct Restart {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Update {
-    /// The revision that Pods with the new template have: the value of their label `controller-revision-hash`, or in a Deployment of
-    /// their annotation `pitstop.dev/revision`. A Pod that is made of the new template has no such annotation.
+    /// The revision of the new template: the value of the label `controller-revision-hash` that its Pods have. Of a Deployment, a
+    /// hash of what running Pods can get. Its Pods have it as annotation `pitstop.dev/revision` only if an update before did not
+    /// end with all Pods.
     #[schemars(length(max = 63))]
     pub revision: String,
     /// `metadata.generation` of the workload when the update began: it is for the change that led to that generation.

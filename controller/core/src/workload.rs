@@ -94,7 +94,7 @@ pub struct Workload {
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: u32,
     /// The disruption budgets that are for its Pods, if that was asked for.
-    pub budgets: Vec<Budget>,
+    pub budgets: Option<Vec<Budget>>,
     /// What its template has changed, if that was asked for.
     pub template: Option<Template>,
     /// Its Pods, if that was asked for.

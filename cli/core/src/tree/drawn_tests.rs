@@ -1,5 +1,6 @@
 //! Whole pictures, at 80 and at 200 columns.
 
+use pitstop_api::rollout::UpdateEnd;
 use serde_json::json;
 
 use super::tests::{at, conditions, drawn, objects, pod, read, restart, rollout};
@@ -96,6 +97,17 @@ fn a_finished_rollout_says_how_the_last_one_ended_and_for_how_long_pods_were_not
 ├─ · last                61m  RolledBack: 3 of 3 Pods, 5c4b -> 6a1c
 └─ · gap                      2.3 s (median of 4), 4.9 s (longest)"
     );
+}
+
+#[test]
+fn a_pod_without_a_mark_is_done_once_the_update_is() {
+    let mut objects = updated();
+    let update = objects.rollouts[0].status.as_mut().unwrap().update.as_mut().unwrap();
+    update.ended = Some(UpdateEnd::Updated);
+    objects.updates.clear();
+    objects.pods[0].metadata.annotations = None;
+    let drawn = drawn(&tree(WEB, &objects), size(200, 50));
+    assert!(drawn.contains("✔ web-a") && drawn.contains("✔ web-b"), "{drawn}");
 }
 
 #[test]

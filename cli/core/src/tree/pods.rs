@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
-use pitstop_api::rollout::{InPlaceRollout, POD_REVISION, PodState};
+use pitstop_api::rollout::{InPlaceRollout, POD_REVISION, PodState, UpdateEnd};
 
 use super::requests::{change, created, failed_last, is_done_by, of_pod, short_id};
 use super::rollout::{rollout, told};
@@ -80,12 +80,15 @@ fn is_newer(pod: &Pod, acts: &InPlaceRollout) -> bool {
     newest.is_some_and(|newest| created(pod).is_some_and(|made| made > newest))
 }
 
-/// The Pod has what the last update was to, by the label or the annotation that tells its revision.
+/// The Pod has what the last update was to, by the label or the annotation that tells its revision. A Pod of a Deployment that has
+/// neither is what its ReplicaSet says.
 fn is_current(pod: &Pod, acts: &InPlaceRollout) -> bool {
     let update = acts.status.as_ref().and_then(|status| status.update.as_ref());
     let label = pod.labels().get("controller-revision-hash");
     let revision = pod.annotations().get(POD_REVISION).or(label);
-    update.is_some_and(|update| revision == Some(&update.revision))
+    update.is_some_and(|update| {
+        revision.map_or(update.ended == Some(UpdateEnd::Updated), |revision| *revision == update.revision)
+    })
 }
 
 /// One Pod with all of its containers, and the requests for it.

@@ -194,7 +194,7 @@ fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
     let Tally { available, ready, all, .. } = memory.tally();
     // Of the Pods that the budget's controller has counted, one that is gone since is the workload's still.
     let all = count(all).max(workload.desired);
-    workload.budgets.iter().find_map(|budget| {
+    workload.budgets.iter().flatten().find_map(|budget| {
         let healthy = budget.healthy(count(available), count(ready), all);
         let stops = budget.desired_healthy.is_none_or(|desired| healthy <= desired);
         stops.then(|| Disrupted { name: budget.name.clone(), desired: budget.desired_healthy, healthy })

@@ -17,7 +17,7 @@ use super::work::{Asks, Revisions, What, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
-use crate::kind::Around;
+use crate::kind::{Around, Relative};
 use crate::time::{Mono, seconds};
 use crate::workload::{Listed, Workload, WorkloadQuery};
 
@@ -33,6 +33,10 @@ pub enum Read {
     Missing,
     /// It cannot be read, in these words.
     Refused(String),
+}
+
+fn succeeded(request: &Relative<'_>) -> bool {
+    request.ended.is_some_and(|ended| ended.complete)
 }
 
 /// What this process remembers.
@@ -296,14 +300,17 @@ impl Memory {
             before.as_ref().and_then(|seen| seen.of_node).or_else(|| self.sorted.next_of_node(&pod));
         let made = self.unshown.begins(key, &work.mark);
         let others = matches!(work.what, What::Update(_)) && child::others_begun(around, key);
-        let asked = Asked { step, made: made == Some(true), others };
+        let own = child::key(&work.mark, &pod);
+        let own = |kind| around.relative(kind, &own).filter(|request| request.is_of(&rollout.uid));
+        let done = child::KINDS.into_iter().filter_map(own).any(|request| succeeded(&request));
+        let asked = Asked { step, made: made == Some(true), others, done };
         let mut stage = stage(rollout, work, &pod, &asked, of_node);
-        let request = around.relative(UPDATES, &child::key(&work.mark, &pod));
-        let request = request.filter(|request| request.is_of(&rollout.uid));
-        let proves = request.as_ref().and_then(|it| it.ended).is_some_and(|ended| ended.complete);
+        let request = own(UPDATES);
+        let proves = request.as_ref().is_some_and(succeeded);
         if let Some(request) = request.filter(|_| !work.back) {
             self.pins.learn(&request);
-            if let Some(why) = self.pins.moved(&request).filter(|_| stage == Stage::Unmarked) {
+            let has = matches!(stage, Stage::Unmarked | Stage::Current) && !work.is_marked(rollout, &pod);
+            if let Some(why) = self.pins.moved(&request).filter(|_| has) {
                 stage = Stage::Failed(why);
             }
         }
@@ -424,26 +431,22 @@ impl Memory {
         })
     }
 
-    /// Every Pod that was listed for that is as the work wants it.
-    pub(super) fn listed_are(&self, rollout: &Rollout, work: &Work<'_>, of: &str) -> bool {
-        let What::Update(revisions) = &work.what else { return false };
-        let listed = self.listed.as_ref().filter(|(listed, _)| listed == of);
-        listed.is_some_and(|(_, pods)| self.all_are(rollout, pods, revisions, work.partition))
-    }
-
-    /// Every listed Pod is known, as that very Pod, and is of that revision; those of lower ordinals are left alone.
-    pub(super) fn all_are(
+    /// Every Pod that was listed for that is known, as that very Pod, and is as the update wants it; those of lower ordinals are left
+    /// alone. `is`: by its revision.
+    pub(super) fn listed_are<'a>(
         &self,
         rollout: &Rollout,
-        listed: &[Listed],
-        revisions: &Revisions<'_>,
-        partition: u32,
+        work: &Work<'a>,
+        of: &str,
+        is: impl Fn(&Revisions<'a>, u64) -> bool,
     ) -> bool {
+        let What::Update(revisions) = &work.what else { return false };
+        let Some((_, listed)) = self.listed.as_ref().filter(|(listed, _)| listed == of) else { return false };
         listed.iter().all(|pod| {
             let seen = self.sorted.pods.get(&ObjectKey::new(&rollout.key.namespace, &pod.name));
             let known = seen.is_some_and(|seen| seen.uid == pod.uid && seen.stage == Stage::Current);
-            let kept = ordinal(rollout, &pod.name).is_some_and(|ordinal| ordinal < partition);
-            kept || (known && revisions.is(pod.revision))
+            let kept = ordinal(rollout, &pod.name).is_some_and(|ordinal| ordinal < work.partition);
+            kept || (known && is(revisions, pod.revision))
         })
     }
 }

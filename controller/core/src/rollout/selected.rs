@@ -15,7 +15,7 @@ use super::roll::Memory;
 use super::status::RESTARTED;
 use super::sweep::delete;
 use super::told::Told;
-use super::work::Work;
+use super::work::{Revisions, Work};
 use crate::kind::{Cx, Sight};
 use crate::pod::Pod;
 use crate::template::{Image, Lacks, Size, same_image, same_repository};
@@ -103,7 +103,7 @@ fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revis
             if let Some(next) = go_on(cx, sight, memory, &work, workload) {
                 return next;
             }
-            if !memory.listed_are(rollout, &work, revision) {
+            if !memory.listed_are(rollout, &work, revision, Revisions::is) {
                 return wait(cx, sight, memory, revision, true);
             }
             let update = rollout.status.update.clone().unwrap_or_default();

@@ -45,6 +45,8 @@ pub(super) struct Asked<'a> {
     pub(super) made: bool,
     /// Somebody else's has begun.
     pub(super) others: bool,
+    /// One for this has succeeded.
+    pub(super) done: bool,
 }
 
 /// How far the Pod is; `of_node`: which of its node's Pods it is.
@@ -86,6 +88,10 @@ pub(super) fn stage(
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, rank, request, asked.made),
             None if revisions.is(revision_of(rollout, pod)) => Stage::Current,
+            // Its requests say so until its ReplicaSet does, which gets nothing on a way back.
+            None if asked.done && !work.back && revisions.will_be(revision_of(rollout, pod)) => {
+                Stage::Current
+            }
             None => Stage::Unmarked,
         },
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use pitstop_api::rollout::TargetKind;
+use pitstop_api::rollout::{TargetKind, UpdateEnd};
 
 use super::Rollout;
 use super::child::{self, KINDS, RESTARTS, UPDATES};
@@ -62,17 +62,19 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
         return None;
     }
     let pod = sight.around.pod(&sight.around.pod_of(kind, child.key)?)?;
-    // The request has succeeded, and the Pod is marked as of the update that it belongs to.
-    let marked = rollout.status.update.as_ref().is_some_and(|update| {
+    let has = work::revision_of(rollout, &pod);
+    // The request has succeeded, and the Pod is as the update wants it to which the request belongs: by its mark, or by the template
+    // that its ReplicaSet has.
+    let is = rollout.status.update.as_ref().is_some_and(|update| {
         let complete = child.ended.is_some_and(|ended| ended.complete);
-        let is = |revision: &str| {
-            let own = complete && child::is_of(&work::mark_of(rollout, revision), child.key);
-            own && work::revision_of(rollout, &pod) == revision_hash(revision)
+        let gave = |revision: &str| complete && child::is_of(&work::mark_of(rollout, revision), child.key);
+        let is = |revision: &str, of_set: bool| {
+            gave(revision) && (has == revision_hash(revision) || has == 0 && of.is_some() && of_set)
         };
-        is(&update.revision) || update.from.as_deref().is_some_and(is)
+        is(&update.revision, update.ended == Some(UpdateEnd::Updated))
+            || update.from.as_deref().is_some_and(|from| is(from, true))
     });
-    let told = work::revision_of(rollout, &pod) == revision_hash(UNKNOWN) || marked;
-    (!told && !pod.gone()).then_some(pod)
+    (!is && has != revision_hash(UNKNOWN) && !pod.gone()).then_some(pod)
 }
 
 /// Deletes the next of the requests by which nodes pull ahead.

@@ -10,7 +10,7 @@ use super::roll::Memory;
 use super::status::{Doing, MAX_MESSAGE, pods_of_interest, under_way};
 use super::sweep::{delete, has_others};
 use super::told::Told;
-use super::work::{What, Work};
+use super::work::{Revisions, What, Work};
 use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
@@ -204,7 +204,7 @@ impl Updating<'_> {
 
     /// Every Pod that was listed is as the work wants it.
     fn all_are(&self, memory: &Memory, work: &Work<'_>) -> bool {
-        memory.listed_are(self.sight.request, work, self.of)
+        memory.listed_are(self.sight.request, work, self.of, Revisions::will_be)
     }
 
     /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
@@ -316,10 +316,9 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let work = Work::update(rollout, &revision, &template, workload.partition);
         memory.give_up(cx.now);
         memory.sort(cx.now, rollout, &work, workload, sight.around);
-        let What::Update(revisions) = &work.what else { return Next::only(rollout, Told::Reading) };
-        let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
-        let all = memory.all_are(rollout, listed, revisions, work.partition)
-            && !has_others(sight, memory, &work.mark);
+        // Of those whose `ReplicaSet` has not got the template, only their requests say what they have.
+        let all =
+            memory.listed_are(rollout, &work, &of, Revisions::is) && !has_others(sight, memory, &work.mark);
         settled(
             rollout,
             began,

@@ -173,6 +173,11 @@ pub(super) struct Step<'a> {
 }
 
 impl Work<'_> {
+    /// The Pod is of the revision that the work gives it, whatever its requests say.
+    pub(super) fn is_marked(&self, rollout: &Rollout, pod: &Pod) -> bool {
+        matches!(&self.what, What::Update(revisions) if revisions.is(revision_of(rollout, pod)))
+    }
+
     /// What tells its controller of which revision the Pod is now.
     pub(super) fn tell(&self, rollout: &Rollout, pod: &Pod) -> Option<Deed> {
         let What::Update(revisions) = &self.what else { return None };
@@ -205,6 +210,12 @@ impl Revisions<'_> {
     /// A Pod of that revision lacks nothing. A `Deployment` makes Pods without one.
     pub(super) fn is(&self, revision: u64) -> bool {
         revision == self.hash || (revision == 0 && self.swapped())
+    }
+
+    /// A Pod of that revision that has been given what it lacks will lack nothing: without a mark, it is what its `ReplicaSet` is, and
+    /// that gets the new template when all Pods are updated.
+    pub(super) fn will_be(&self, revision: u64) -> bool {
+        self.is(revision) || (revision == 0 && self.sets.is_some())
     }
 
     /// New Pods are made of the new template. One without a revision may be older than that all the same.

@@ -148,7 +148,7 @@ impl WorkloadReading {
             max_unavailable: rolling.max_unavailable.as_ref().map_or(1, |most| share_of(most, desired)),
             partition: u32::try_from(rolling.partition).unwrap_or_default(),
             min_ready_seconds: u32::try_from(spec.min_ready_seconds).unwrap_or_default(),
-            budgets: Vec::new(),
+            budgets: None,
             template: None,
             pods: None,
         };
@@ -191,8 +191,10 @@ impl WorkloadReading {
             return Ok(());
         }
         let own = budgets.into_iter().filter_map(|budget| budget.of(&self.labels));
-        self.workload.budgets.extend(own);
-        if self.workload.budgets.len() > MAX_BUDGETS {
+        // None is a list, too.
+        let known = self.workload.budgets.get_or_insert_default();
+        known.extend(own);
+        if known.len() > MAX_BUDGETS {
             let text = format!("more than {MAX_BUDGETS} PodDisruptionBudgets are for its Pods");
             return Err(Failure::of_code(422, text));
         }
@@ -213,7 +215,7 @@ impl WorkloadReading {
             self.workload.pods.get_or_insert_default().push(listed(pod, selected));
         }
         if selected && self.token.is_none() {
-            self.workload.budgets = self.counted.found();
+            self.workload.budgets = self.query.budgets.then(|| self.counted.found());
         }
     }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use pitstop_api::rollout::UpdateEnd;
-use pitstop_e2e::images::{REPOSITORY, with_workloads};
+use pitstop_e2e::images::{self, REPOSITORY, with_workloads};
 use pitstop_e2e::ns::NODE;
 use pitstop_e2e::workloads::{
-    all, change_parked, create, get, is_rolled_out, ready, rolls_natively, update_ended,
+    change_parked, create, get, is_rolled_out, ready, rolls_natively, update_ended,
 };
 use pitstop_e2e::{Context as _, LONG, Ns, Result, ensure, on_cluster, until};
 use serde_json::{Value, json};
@@ -43,12 +44,10 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
         let before = half(ns, "Deployment", 3).await?;
         let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
         // One that is updated comes back old.
-        let updated = all(ns).await?.into_values().find(|pod| {
-            let mark = |all: &BTreeMap<String, String>| all.contains_key("pitstop.dev/revision");
-            pod.metadata.annotations.as_ref().is_some_and(mark)
-        });
-        let name = updated.and_then(|pod| pod.metadata.name).context("no Pod has its mark")?;
-        ns.kubectl(&["delete", "pod", &name, "--wait=true"])?;
+        let requests = images::api(ns).list(&ListParams::default()).await?;
+        let updated = requests.iter().find(|request| images::reason(request) == Some("Updated"));
+        let name = &updated.context("no Pod is updated")?.spec.pod_ref.name;
+        ns.kubectl(&["delete", "pod", name, "--wait=true"])?;
         ns.kubectl(&["scale", "deployment/web", "--replicas=4"])?;
         ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:1")])?;
         ns.kubectl(&["set", "image", "deployment/web", &format!("app={REPOSITORY}:big")])?;

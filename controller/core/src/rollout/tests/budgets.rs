@@ -1,5 +1,6 @@
 //! Disruption budgets.
 
+use super::updates::of;
 use super::*;
 use crate::workload::Budget;
 
@@ -12,13 +13,13 @@ fn budget(desired: u32) -> Budget {
 
 fn world(budgets: &[Budget]) -> World {
     let mut world = World::new("Deployment", &json!({}), &FOUR, 3);
-    world.workload.as_mut().unwrap().budgets = budgets.to_vec();
+    world.workload.as_mut().unwrap().budgets = Some(budgets.to_vec());
     world
 }
 
 /// Its controller has looked again.
 fn looks(world: &mut World, change: impl FnOnce(&mut Budget)) {
-    change(&mut world.workload.as_mut().unwrap().budgets[0]);
+    change(&mut world.workload.as_mut().unwrap().budgets.as_mut().unwrap()[0]);
     world.later(10);
 }
 
@@ -104,4 +105,23 @@ fn budgets_are_not_asked_where_the_rollout_says_so() {
     let mut world = world(&[budget(4)]);
     world.rollout.spec.respect_disruption_budgets = Some(false);
     assert_eq!(world.run(), 3);
+}
+
+/// They are not read where no Pod waits.
+#[test]
+fn budgets_are_read_before_a_pod_that_comes_at_the_end_is_begun_with() {
+    let mut world = World::deployment();
+    let workload = world.workload.as_mut().unwrap();
+    workload.budgets = Some(vec![Budget { healthy: 3, expected: 3, ..budget(2) }]);
+    workload.template.as_mut().unwrap().committed = false;
+    world.settle();
+    for pod in ["a", "b", "c"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!(world.said().0, "WaitingForController");
+    let budgets = world.workload.as_mut().unwrap().budgets.as_mut().unwrap();
+    budgets[0].desired_healthy = Some(4);
+    world.put(of("", "shop/web:v1", "e"));
+    world.later(1);
+    assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
 }

@@ -1,7 +1,7 @@
 //! Updates of parked `Deployment`s.
 
 use pitstop_api::quantity::Resources;
-use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
+use pitstop_api::rollout::{OnFailure, TemplateChanges, UpdateEnd};
 
 use super::super::child::RESIZES;
 use super::updates::{image, of};
@@ -18,7 +18,7 @@ fn set(name: &str, created: i64) -> Set {
 
 impl World {
     /// A parked `Deployment` of three Pods, whose template has another image since `old`.
-    fn deployment() -> Self {
+    pub(super) fn deployment() -> Self {
         let mut world = Self::new("Deployment", &json!({"soakSeconds": 0}), &[], 1);
         world.rollout.spec.template_changes = TemplateChanges::InPlace;
         world.rollout.spec.restarted_at = None;
@@ -31,7 +31,6 @@ impl World {
         let workload = world.workload.as_mut().unwrap();
         workload.desired = 3;
         workload.template = Some(Template {
-            parked: Some("Unpaused".into()),
             resource_version: "9".into(),
             sets: Sets { active: vec![active], kept: true, ..Sets::default() },
             ..Template::default()
@@ -53,6 +52,7 @@ impl World {
         for set in template.sets.active.iter_mut().chain(&mut template.sets.others) {
             set.new = set.old && old == new;
         }
+        template.parked = Some("Unpaused".into());
         let (kind, mark) = (TargetKind::Deployment, "Unpaused".into());
         self.parked = Some(Parked { mark, kind, key: ObjectKey::new("shop", "web"), generation });
     }
@@ -105,13 +105,71 @@ fn every_pod_is_updated_before_the_replica_set_gets_the_template() {
         assert_eq!((world.open(), world.committed.len()), (vec![pod], 0));
         world.updated(pod, "shop/web:v2");
     }
-    assert_eq!(world.marked, ["a", "b", "c"]);
     assert_eq!(world.committed, [CommitStep::Make, CommitStep::Swap]);
     assert_eq!((world.released, world.ended()), (Some(Strategy::Unpaused), Some(UpdateEnd::Updated)));
     assert_eq!(world.said(), ("Updated", "Deployment web is at revision id-v2, in the Pods that it had"));
     let writes = world.writes;
     world.later(600);
-    assert_eq!((world.writes, world.asked.len(), world.marked.len()), (writes, 0, 3));
+    assert_eq!((world.writes, world.asked.len()), (writes, 0));
+    assert!(world.marked.is_empty(), "their ReplicaSet says what they are");
+}
+
+#[test]
+fn what_a_pod_was_given_is_told_by_its_request_and_then_by_its_replica_set() {
+    let mut world = World::deployment();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    world.restart();
+    world.settle();
+    assert_eq!((world.open(), world.begun.len()), (vec!["b"], 2), "another process knows");
+    // The watch is late to show what is deleted.
+    world.slow = true;
+    for pod in ["b", "c"] {
+        world.updated(pod, "shop/web:v2");
+    }
+    assert_eq!((world.ended(), world.asked.len()), (Some(UpdateEnd::Updated), 3));
+    world.changes("v2", "v3", 3);
+    world.later(1);
+    assert_eq!(world.open(), ["a"]);
+    world.slow = false;
+    world.asked.retain(|_, asked| asked.ended.is_none());
+    for pod in ["a", "b", "c"] {
+        world.updated(pod, "shop/web:v3");
+    }
+    assert_eq!((world.ended(), world.asked.len()), (Some(UpdateEnd::Updated), 0));
+    assert!(world.marked.is_empty(), "{:?}", world.marked);
+}
+
+#[test]
+fn pods_that_were_updated_go_back_from_a_template_that_no_replica_set_has() {
+    let mut world = World::deployment();
+    world.rollout.spec.strategy.as_mut().unwrap().on_failure = OnFailure::RollBack;
+    let none = Change::InPlace(Lacks::default());
+    world.back = [("id-v1".to_owned(), none.clone()), (String::new(), none)].into();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    world.fails("b");
+    assert_eq!((world.open(), world.revision("a")), (vec!["a"], revision_hash(UNKNOWN)));
+    let asked = world.asked.values().find(|asked| asked.ended.is_none()).unwrap();
+    assert_eq!(asked.spec["containers"][0]["image"], "shop/web:v1");
+    world.updated("a", "shop/web:v1");
+    assert_eq!((world.ended(), world.begun.len()), (Some(UpdateEnd::RolledBack), 3));
+    assert_eq!((world.committed.len(), world.released), (0, None));
+}
+
+/// Its own controller makes Pods of the new template, and these have it already.
+#[test]
+fn a_user_who_releases_it_in_mid_roll_leaves_pods_of_an_unknown_revision() {
+    let mut world = World::deployment();
+    world.settle();
+    world.updated("a", "shop/web:v2");
+    world.parked = None;
+    let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
+    (template.parked, template.holds) = (None, false);
+    world.later(1);
+    assert_eq!((world.ended(), world.asked.len()), (Some(UpdateEnd::Superseded), 0));
+    let unknown = revision_hash(UNKNOWN);
+    assert_eq!(["a", "b", "c"].map(|pod| world.revision(pod)), [unknown, unknown, 0]);
 }
 
 /// Requests of a rollout that was deleted have gone with it.
@@ -222,9 +280,8 @@ fn yet_another_template_is_compared_with_what_pods_have() {
         world.end(&pod, true);
     }
     assert_eq!((world.ended(), world.committed.len()), (Some(UpdateEnd::Updated), 2));
-    for pod in ["a", "b", "c"] {
-        assert_eq!(world.revision(pod), revision_hash("id-v3"));
-    }
+    let marked = revision_hash("id-v3");
+    assert_eq!(["a", "b", "c"].map(|pod| world.revision(pod)), [marked, marked, 0]);
 }
 
 #[test]

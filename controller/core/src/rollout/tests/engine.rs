@@ -126,6 +126,7 @@ impl Scene {
                     max_unavailable: 1,
                     labels: labels.clone(),
                     pods: query.pods.then(|| listed.collect()),
+                    budgets: query.budgets.then(Vec::new),
                     ..Workload::default()
                 };
                 let deed = Box::new(Deed::AskWorkload(query));

@@ -359,12 +359,11 @@ impl World {
                     revision: if query.kind.is_some() { pod.revision } else { pod.marked },
                 });
                 workload.template = workload.template.filter(|_| query.template);
-                if let Some(template) = workload.template.as_mut().filter(|_| query.back.is_some()) {
-                    template.back.clone_from(&query.back);
-                    template.changes.clone_from(&self.back);
+                if let (Some(template), Some(back)) = (&mut workload.template, &query.back) {
+                    self.compared_with(back, template);
                 }
                 workload.pods = query.pods.then(|| listed.collect());
-                workload.budgets.retain(|_| query.budgets);
+                workload.budgets = query.budgets.then(|| workload.budgets.unwrap_or_default());
                 Done::Told(Box::new(workload))
             }
             Deed::Create(child) => {

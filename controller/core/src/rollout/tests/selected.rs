@@ -261,7 +261,7 @@ fn a_budget_for_some_of_them_counts_every_pod_that_is_away() {
     assert_eq!(budget.healthy(3, 4, 4), 1, "it may be one of the two");
     assert_eq!(budget.healthy(0, 4, 4), 0);
     let mut world = world(&image("2"), &["a", "b", "c"]);
-    world.workload.as_mut().unwrap().budgets = vec![Budget { healthy: 1, ..budget }];
+    world.workload.as_mut().unwrap().budgets = Some(vec![Budget { healthy: 1, ..budget }]);
     world.settle();
     assert_eq!((world.said().0, world.begun.len()), ("DisruptionBudget", 0));
 }

@@ -105,12 +105,15 @@ impl Mark {
     /// What pitstop's programs asked for since, each request once. Watches count when they begin.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let mut file = File::open(&self.path)?;
-        file.seek(SeekFrom::Start(self.offset))?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
+        file.seek(SeekFrom::Start(self.offset.saturating_sub(1)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        // The last line may be half written, then and now.
+        let since =
+            if self.offset == 0 { Some(&*text) } else { text.split_once('\n').map(|(_, since)| since) };
         let mut entries = Vec::new();
-        // The last line may be half written.
-        for line in text.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        for line in since.unwrap_or_default().split_inclusive('\n').filter(|line| line.ends_with('\n')) {
             let entry: Entry = serde_json::from_str(line)?;
             let counts = if entry.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
             if entry.is_ours() && entry.stage == counts {

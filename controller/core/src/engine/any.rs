@@ -1,4 +1,4 @@
-//! What the engine asks of the objects of a kind, whichever kind it is.
+//! What the engine asks of the objects of any kind.
 
 use std::collections::BTreeSet;
 
@@ -20,30 +20,30 @@ use crate::pod::Pod;
 use crate::readiness::Hold;
 use crate::time::Mono;
 
-/// How many of the last requests that wait for a Pod are looked at for one that an earlier one gives way to.
+/// How many of a Pod's last waiting requests are considered as one that an earlier request gives way to.
 pub(super) const LATER: usize = 16;
 
-/// A request that does something to its Pod.
+/// A request that is in the way of requests of other kinds.
 pub(super) struct Disturbing<'a> {
     pub(super) key: &'a ObjectKey,
     pub(super) since: Mono,
-    /// It has been accepted.
+    /// The request was accepted.
     pub(super) accepted: bool,
 }
 
-/// What one request wants in its node's book; by what comes first, requests go one after another, the oldest first.
+/// What one request wants in its node's book. Requests are sorted by `rank`, the oldest first.
 pub(super) struct Wants<'a> {
     pub(super) rank: (i64, &'a ObjectKey),
     pub(super) orders: &'a [Order],
     pub(super) closed: &'a [String],
 }
 
-/// What a change of one object touches beside itself.
+/// What a change of one object affects beside that object.
 pub(super) struct Touched {
     pub(super) pod: ObjectKey,
-    /// Kind and key of what looks after it.
+    /// Kind and key of its owner.
     pub(super) owner: Option<(String, ObjectKey)>,
-    /// Those of what it looks after.
+    /// Kind and key of its child.
     pub(super) child: Option<(KindId, ObjectKey)>,
 }
 
@@ -53,96 +53,98 @@ pub(super) trait AnyStore {
     fn synced(&self) -> bool;
     fn open(&self) -> &Open;
 
-    /// The lead begins or ends.
+    /// This process starts or stops leading.
     fn lead(&mut self, now: Mono, leading: bool);
-    /// Those whose waits are others since places became free, or others took them, are to be planned.
+    /// Marks the requests that are newly within or beyond their namespace's limit.
     fn give_places(&mut self);
     fn all_dirty(&mut self);
     fn is_dirty(&self) -> bool;
     fn clear_dirty(&mut self);
-    /// That one is to be planned.
+    /// Marks the object to be planned.
     fn mark(&mut self, key: &ObjectKey);
-    /// That one is to be planned, and looks at the Pod anew: one that it looks after among others, or has a request for.
+    /// Marks the object to be planned, and to look again at the Pod: it manages the Pod among others, or has a request
+    /// for it.
     fn member_changed(&mut self, key: &ObjectKey, pod: &ObjectKey);
-    /// Those that a change of the Pod concerns are to be planned.
+    /// Marks the objects that a change of the Pod concerns.
     fn pod_changed(&mut self, pod: &ObjectKey);
-    /// Those that look at the node's book are to be planned.
+    /// Marks the objects that look at the node's book.
     fn book_changed(&mut self, node: &str);
 
-    /// It is to be planned and its place to be noted; what that touches, while it is known.
+    /// Updates the place of the object in its queue, and marks it. Returns what this affects; None: unknown object.
     fn changed(&mut self, key: &ObjectKey) -> Option<Touched>;
-    /// What is told of it to others.
+    /// What other kinds may know of the object.
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>>;
-    /// The Pod that it is for.
+    /// The Pod that the object is for.
     fn pod_of(&self, key: &ObjectKey) -> Option<ObjectKey>;
-    /// Those that the request of that UID has made, of those that are not over and through.
+    /// The objects that the request with that UID made, except those that rest.
     fn children<'a>(&'a self, owner_uid: &str) -> Box<dyn Iterator<Item = Relative<'a>> + 'a>;
-    /// It is at work on the Pod of that name.
+    /// Whether the object with that UID is at work on the named Pod.
     fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool;
-    /// Of the requests that it has made for Pods of that node, one that has succeeded.
+    /// A request that the object made for a Pod of that node, and that succeeded.
     fn done_at(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey>;
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission>;
-    /// The node of the Pod that it was accepted for.
+    /// Node of the Pod that the request was accepted for.
     fn node(&self, key: &ObjectKey) -> Option<&str>;
 
-    /// The holds of those at work on the Pod.
+    /// The holds of requests at work on the Pod.
     fn gates(&self, pod: &Pod) -> Vec<Hold>;
-    /// The images that those at work on the Pod want in it.
+    /// The images that requests at work on the Pod want in it.
     fn images(&self, pod: &Pod) -> Vec<ImageChange>;
-    /// The resources that the first one wants in the Pod: of those at work, that only ask, or that wait and try.
+    /// The first wanted change of resources: of requests at work, then of dry runs, then of the last waiting requests,
+    /// which only try it.
     fn sizing(&self, pod: &Pod) -> Option<(Object, Sizing)>;
-    /// What requests want the daemon to hold the Pod at.
+    /// The resources at which requests want the daemon to hold the Pod.
     fn claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>>;
-    /// Nodes of those for which a daemon holds the Pod, or may.
+    /// Nodes of requests for which a daemon holds the Pod, or may.
     fn holders(&self, pod: &ObjectKey) -> Vec<&str>;
-    /// One for which a daemon is to hold the Pod is not over.
+    /// Whether an open request wants a daemon to hold the Pod.
     fn awaits_hold(&self, pod: &ObjectKey) -> bool;
-    /// Requests for the Pod whose admission was asked anew.
+    /// Requests for the Pod whose claims were checked anew.
     fn asked_anew(&self, pod: &ObjectKey) -> Vec<ObjectKey>;
-    /// The acceptance of one for the Pod is being written.
+    /// Whether the acceptance of a request for the Pod is being written.
     fn being_accepted(&self, pod: &ObjectKey) -> bool;
-    /// Some stand with the Pod.
+    /// Whether any object is in the queue of the Pod.
     fn stands_with(&self, pod: &ObjectKey) -> bool;
-    /// The first one that stands there looks after that workload while it is parked.
+    /// Whether the first object in the workload's queue manages the workload while it is parked.
     fn keeps_park(&self, place: &ObjectKey) -> bool;
-    /// A request of another owner than that has begun with the Pod.
+    /// Whether a request that `but` does not own has begun with the Pod.
     fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool;
-    /// The first one that waits for the Pod.
+    /// The first request that waits for the Pod.
     fn waiting(&self, pod: &ObjectKey) -> Option<&Place>;
-    /// Those that do something to the Pod, but for `not`.
+    /// The requests that are in the way of other kinds, except where `not` (UID, owner's UID) is true.
     fn disturbing(
         &self,
         key: &ObjectKey,
         pod: Option<&Pod>,
         not: &dyn Fn(&str, Option<&str>) -> bool,
     ) -> Vec<Disturbing<'_>>;
-    /// The Pods of a namespace that they stand with.
+    /// The Pods of a namespace that have such objects in their queues.
     fn pods_of<'a>(&'a self, namespace: &'a str) -> Box<dyn Iterator<Item = &'a ObjectKey> + 'a>;
 
-    /// What they want in the node's book.
+    /// What requests want in the node's book.
     fn wanted_at<'a>(&'a self, node: &'a str) -> Vec<Wants<'a>>;
-    /// The Pods that the node's daemon holds for them, or may: UIDs and names.
+    /// UIDs and names of the Pods that the node's daemon holds for requests, or may.
     fn held_at(&self, node: &str) -> Vec<(String, ObjectKey)>;
-    /// Notes which of them have orders without a place in the node's book; gives back for which that is news. `placed`: the
-    /// IDs of the orders that have one.
+    /// Notes which requests have orders without a place in the node's book. Returns those for which this changed.
+    /// `placed`: IDs of the orders with a place.
     fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey>;
-    /// The node's book went without a last word on that order, which was taken up or may have been.
+    /// The node's book is gone without a final answer to the order, which the daemon took up, or may have.
     fn lost(&mut self, node: &str, order: &Order);
 
-    /// A write of the Pod's images came back; refused in these words, or else.
+    /// A write of the Pod's images ended. `refused`: the message of the refusal; None: not refused.
     fn images_written(&mut self, now: Mono, pod: &ObjectKey, refused: Option<&String>);
-    /// A write of its Pod came back.
+    /// A write of the request's Pod ended.
     fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, written: PodWritten);
-    /// It only asks what would be.
+    /// Whether the request with that UID is a dry run or suspended.
     fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool;
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
-    /// Whether it is known.
+    /// A deed ended. Returns whether the deed is known.
     fn deed_done(&mut self, now: Mono, by: &Object, deed: Deed, done: Done) -> bool;
 }
 
 impl<K: Kind> Store<K> {
     fn entry(&mut self, key: &ObjectKey, uid: &str) -> Option<&mut Entry<K>> {
-        // What is said of a request that was deleted says nothing of another one of that name.
+        // An answer about a deleted request does not concern a new one with the same name.
         self.objects.get_mut(key).filter(|e| e.request.get().uid() == uid)
     }
 
@@ -150,7 +152,7 @@ impl<K: Kind> Store<K> {
         self.of(&pod.key, Standing::Begun).filter(|e| started_for(e.request.get(), pod))
     }
 
-    /// Those for which the node's daemon may hold the Pod.
+    /// Requests for which the node's daemon may hold the Pod.
     fn holding(&self, pod: &ObjectKey) -> impl Iterator<Item = &Entry<K>> + use<'_, K> {
         let of = |standing| self.of(pod, standing);
         of(Standing::Begun).chain(of(Standing::Lingers)).chain(of(Standing::Lasts))
@@ -342,7 +344,7 @@ impl<K: Kind> AnyStore for Store<K> {
     fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey> {
         let mut news = Vec::new();
         for key in self.by_node.get(node).into_iter().flatten() {
-            // One that goes through the kubelet instead wants no order before that is stored.
+            // A request that falls back to the kubelet wants no order even before that is stored.
             let entry = self.objects.get_mut(key).filter(|e| !e.orders.is_empty());
             let Some(entry) = entry else { continue };
             let of = entry.orders.iter().filter(|order| placed.contains(&order.id)).count();

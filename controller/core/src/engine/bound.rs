@@ -1,5 +1,5 @@
-//! How many requests of one kind are carried out in a namespace at a time. What is asked for beyond that waits: it is
-//! planned when it comes, and again when a place is free for it.
+//! The limit of requests of one kind that are carried out in a namespace at a time. Requests beyond it wait. They are
+//! planned when they appear, and again when they are within the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,25 +9,25 @@ use crate::key::ObjectKey;
 /// The open requests of one kind, by their namespaces.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
-    /// How many have a place; absent for all.
+    /// The limit for each namespace; None: no limit.
     most: Option<usize>,
     namespaces: BTreeMap<String, Shares>,
-    /// Where something has changed since places were given last.
+    /// Namespaces that changed since the last `give`.
     changed: BTreeSet<String>,
 }
 
-/// Those of a namespace. Of those that have not begun, the oldest have the places that are left.
+/// The requests of a namespace. Of those that have not begun, the oldest are within the limit.
 #[derive(Clone, Debug, Default)]
 struct Shares {
-    /// How many have begun: nothing takes their places from them.
+    /// How many have begun; they stay within the limit.
     begun: usize,
     within: BTreeSet<Rank>,
     beyond: BTreeSet<Rank>,
 }
 
 impl Shares {
-    /// One step towards the oldest having the places, of which there are so many; gives back whose wait is another by
-    /// that. None once they have them.
+    /// Moves one request, so that in the end the `room` oldest are within the limit. Returns the moved request; None if
+    /// none has to move.
     fn swap(&mut self, room: usize) -> Option<Rank> {
         let unfair = self.within.last().zip(self.beyond.first()).is_some_and(|(last, first)| last > first);
         let (from, to) = if unfair || self.within.len() > room {
@@ -42,8 +42,8 @@ impl Shares {
     }
 }
 
-/// `metadata.creationTimestamp`, then the name: the order of a Pod's queue too, so that whoever waits for another one of
-/// its kind has no place before it.
+/// `metadata.creationTimestamp`, then the name. A Pod's queue has the same order, so no request is within the limit
+/// before one of its kind that it waits for.
 type Rank = (i64, String);
 
 fn rank(place: &Place) -> Rank {
@@ -55,7 +55,7 @@ impl Bound {
         Self { most, namespaces: BTreeMap::new(), changed: BTreeSet::new() }
     }
 
-    /// A request stands there now.
+    /// A request has this standing now.
     pub(super) fn enter(&mut self, place: &Place) {
         self.change(place, |shares| match place.standing {
             Standing::Begun => shares.begun = shares.begun.saturating_add(1),
@@ -66,7 +66,7 @@ impl Bound {
         });
     }
 
-    /// It does not stand there any more.
+    /// The request no longer has this standing.
     pub(super) fn leave(&mut self, place: &Place) {
         self.change(place, |shares| match place.standing {
             Standing::Begun => shares.begun = shares.begun.saturating_sub(1),
@@ -86,7 +86,7 @@ impl Bound {
         }
     }
 
-    /// Gives the places anew; gives back whose waits are others by that.
+    /// Applies the limit again. Returns the requests that are newly within or beyond it.
     pub(super) fn give(&mut self) -> Vec<ObjectKey> {
         let mut moved = Vec::new();
         let Some(most) = self.most else { return moved };
@@ -103,12 +103,12 @@ impl Bound {
         moved
     }
 
-    /// How many of a namespace have no place.
+    /// How many requests of a namespace are beyond the limit.
     pub(super) fn beyond(&self, namespace: &str) -> usize {
         self.namespaces.get(namespace).map_or(0, |shares| shares.beyond.len())
     }
 
-    /// How many go before that request; absent when it has a place.
+    /// The limit, if the request is beyond it; None if it is within.
     pub(super) fn before(&self, created: i64, key: &ObjectKey) -> Option<usize> {
         let shares = self.namespaces.get(&key.namespace)?;
         self.most.filter(|_| shares.beyond.contains(&(created, key.name.clone())))
@@ -158,8 +158,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: nobody has a place while an older one waits for one, no place is left free, and nothing
-        /// is kept of a namespace without requests.
+        /// In any sequence, no request is within the limit while an older one is beyond it. The limit is used fully.
+        /// Nothing is kept of a namespace without requests.
         #[test]
         fn the_oldest_have_the_places(steps in prop::collection::vec((0..12_i64, 0..3_u8), 1..60)) {
             let mut bound = Bound::new(Some(3));

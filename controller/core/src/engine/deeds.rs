@@ -1,4 +1,4 @@
-//! What requests have done beside the writes of themselves, their Pods and their orders.
+//! Deeds: what requests have done beside writes of themselves, their Pods and their orders.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::lifecycle::made_by;
 use crate::plan::{Plan, Urgency};
 use crate::time::Mono;
 
-/// How soon what is left of a request that is over is deleted again where that was in vain.
+/// How soon the Pod of a resting request is deleted again after a deletion without effect.
 const SWEEP_AGAIN: Duration = Duration::from_mins(1);
 
 impl Engine {
-    /// Begins what the plan wants beside writes of the object, the Pod and the book; gives back when to look again. What
-    /// may be done beside what has begun is asked of a plan that knows of that.
+    /// Begins the deeds that the plan wants. Returns when to look again. After each begun deed the request is planned
+    /// again, so that the next one takes the begun ones into account.
     pub(super) fn begin_deeds<K: Stored>(
         &mut self,
         (now, wall): (Mono, DateTime<Utc>),
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// What was done for a request, or for a workload that no rollout looks after, came back; what is worth an event.
+    /// A deed for a request, or for a parked workload without a rollout, ended. Returns the event to emit.
     pub(super) fn deed_done(&mut self, now: Mono, by: Object, deed: Deed, done: Done) -> Option<Note> {
         let kind = by.kind.name();
         let Some(store) = self.stores.named_mut(kind) else {
@@ -65,7 +65,7 @@ impl Engine {
         None
     }
 
-    /// Deletes the Pod that a request has made that is over and through; when to look again.
+    /// Deletes the Pod that a resting request made. Returns when to look again.
     pub(super) fn sweep<K: Stored>(
         &mut self,
         now: Mono,
@@ -88,29 +88,29 @@ impl Engine {
     }
 }
 
-/// What one request has done.
+/// The deeds of one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deeds {
-    /// Under way.
+    /// Deeds under way.
     doing: Vec<Deed>,
-    /// Nobody knows how it ended, and it would have an effect of its own.
+    /// The end of this deed is unknown, and it may have taken effect.
     unknown: Option<Deed>,
     write: Pacing,
 }
 
 impl Deeds {
-    /// What is under way, or of which nobody knows yet how it ended.
+    /// A deed that is under way, or whose end is unknown.
     pub(super) fn open(&self) -> Option<&Deed> {
         self.doing.first().or(self.unknown.as_ref())
     }
 
-    /// What is under way.
+    /// The deeds under way.
     pub(super) fn doing(&self) -> &[Deed] {
         &self.doing
     }
 
-    /// Begins what is wanted, unless what is under way leaves no place for it or there is no room: what to do, or when to look
-    /// again. `most`: how many deeds may be under way.
+    /// Begins the wanted deed, unless those under way exclude it or the room is full. Returns the begun deed. The error
+    /// is when to look again. `most`: how many deeds may be under way.
     pub(super) fn begin(
         &mut self,
         now: Mono,
@@ -128,7 +128,7 @@ impl Deeds {
         Ok(room().then(|| self.doing.push_mut(deed).clone()))
     }
 
-    /// What was under way came back; whether it is known.
+    /// A deed ended. Returns whether it was under way.
     pub(super) fn ended(&mut self, now: Mono, deed: &Deed, done: &Done) -> bool {
         let Some(at) = self.doing.iter().position(|doing| doing == deed) else { return false };
         let deed = self.doing.swap_remove(at);
@@ -137,16 +137,16 @@ impl Deeds {
             Done::Effected | Done::Told(_) => self.write.succeeded(),
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
             Done::Retry(_) => match deed {
-                // An eviction has its own pace, and one more of them does no harm.
+                // An eviction has its own pace, and a second one does no harm.
                 Deed::Evict { .. } => self.write.succeeded(),
-                // It has no effect.
+                // These deeds change nothing.
                 Deed::TryImages { .. }
                 | Deed::TryRelease { .. }
                 | Deed::AskNode(_)
                 | Deed::AskWorkload(_) => {
                     self.write.failed(now);
                 }
-                // The same again tells.
+                // Repeating the deed shows whether it took effect.
                 Deed::Create(_)
                 | Deed::Delete { .. }
                 | Deed::Resume { .. }

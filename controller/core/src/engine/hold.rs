@@ -1,7 +1,7 @@
-//! The Pods that the daemons of their nodes hold at other resources than those of their spec.
+//! The Pods that the daemons of their nodes hold at other resources than their spec says.
 //!
-//! What a request claims was admitted when it was accepted. It counts again once a later one that took its place is gone,
-//! and others may have been granted what it claims meanwhile: then it is admitted anew.
+//! The claim of a request is admitted when the request is accepted. A later request may take its place. When that one
+//! is gone, the claim counts again. Others may have been granted the same resources meanwhile, so it is admitted anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::nodework::{NodeWork, OrderView, views};
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
 
-/// How soon what is not admitted any more is looked at again.
+/// How soon a claim that is no longer admitted is checked again.
 const AGAIN: Duration = Duration::from_mins(1);
-/// How soon again while another request is being accepted.
+/// How soon it is checked again while another request is being accepted.
 const SOON: Duration = Duration::from_secs(1);
 
 impl NodeWork {
@@ -34,34 +34,34 @@ impl NodeWork {
     }
 }
 
-/// By which requests the containers of a Pod have what they have, as far as this process knows.
+/// The requests that gave the containers of a Pod their resources, as far as this process knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grants {
     pod_uid: String,
-    /// Requests' UIDs by containers' names.
+    /// UIDs of requests, by container name.
     by: BTreeMap<String, String>,
 }
 
-/// What counts for the containers of a Pod.
+/// The claims that count for the containers of a Pod, by whether they are granted.
 #[derive(Default)]
 struct Sorted {
-    /// What is granted, or was until now: UIDs of requests by containers' names.
+    /// Claims that are granted, or were until now: UIDs of requests, by container name.
     by: BTreeMap<String, String>,
-    /// Requests whose claims are granted, and whose statuses say otherwise.
+    /// Requests whose claims are granted although their status says otherwise.
     returned: BTreeSet<Object>,
-    /// Containers by the requests whose claims are to be admitted anew.
+    /// Container names, by the request whose claim must be admitted anew.
     doubtful: BTreeMap<Object, Vec<String>>,
-    /// Requests that were to be admitted anew, and do not count now.
+    /// Requests that were to be admitted anew, and whose claims do not count now.
     over: Vec<Object>,
 }
 
-/// Whether what counts for a container is granted.
+/// Whether a claim that counts for a container is granted.
 enum Grant {
-    /// It is.
+    /// It is granted.
     Given,
-    /// Not known yet: the container keeps what it has.
+    /// Not known yet: the container keeps what it has. When to look again.
     Unknown(Option<Mono>),
-    /// Not now: the container has what its spec says. When to look again.
+    /// Not granted now: the container has what its spec says. When to look again.
     Refused(Option<Mono>),
 }
 
@@ -75,7 +75,7 @@ impl Grant {
 }
 
 impl Engine {
-    /// The orders for the Pods that the daemon of the node holds, or should, and when to look at them again.
+    /// The orders for the Pods that the node's daemon holds or should hold, and when to look again.
     pub(super) fn holding(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) -> Settled {
         let key = ObjectKey::new("", node);
         let mut pods: BTreeMap<String, ObjectKey> = BTreeMap::new();
@@ -90,7 +90,7 @@ impl Engine {
             self.pods.wake(&pod);
             let known = self.pods.get(&pod).map(|e| e.pod.get()).filter(|known| known.uid == uid);
             if known.is_some_and(|known| known.deleting) {
-                // Its containers end, and its cgroup goes with them.
+                // Its containers end, and its cgroup is removed with them.
                 continue;
             }
             let runs = known.is_some_and(|known| !known.finished && known.node.as_deref() == Some(node));
@@ -103,7 +103,7 @@ impl Engine {
         settled
     }
 
-    /// The orders for one Pod. `waits`: nobody knows yet what it should have.
+    /// The orders for one Pod. `waits`: what the Pod should have is not known yet.
     fn held_pod(
         &self,
         now: Mono,
@@ -137,8 +137,8 @@ impl Engine {
         )
     }
 
-    /// Notes what counts for the containers of the Pod and is granted, and finds out whether the rest may be. Whether that
-    /// is under way, and when to look again.
+    /// Stores which claims are granted for the containers of the Pod, and checks the others. Returns whether a check is
+    /// under way, and when to look again.
     fn grant(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) -> (bool, Option<Mono>) {
         let Some(pod) = self.pods.get(key).map(|e| e.pod.get()) else { return (false, None) };
         let pod_uid = pod.uid.clone();
@@ -172,7 +172,7 @@ impl Engine {
         (waits, again)
     }
 
-    /// What counts for the containers of the Pod, by whether it is granted.
+    /// Sorts the claims that count for the containers of the Pod by whether they are granted.
     fn sort_claims(&self, pod: &Pod) -> Sorted {
         let before = self.grants.get(&pod.key).filter(|grants| grants.pod_uid == pod.uid);
         let claims = self.claims(pod);
@@ -187,11 +187,11 @@ impl Engine {
                 continue;
             }
             sorted.doubtful.entry(request).or_default().push(name.to_owned());
-            // What counted last, until it is known whether this one may.
+            // The claim that counted last stays until this one is decided.
             let known = before.and_then(|grants| grants.by.get_key_value(name));
             sorted.by.extend(known.map(|(name, by)| (name.clone(), by.clone())));
         }
-        // Whose place a later one has is asked anew when it comes back.
+        // A request whose place a later one took is checked anew when it counts again.
         for store in self.stores.each() {
             let kind = store.about().id;
             let asked = store.asked_anew(&pod.key).into_iter();
@@ -201,7 +201,7 @@ impl Engine {
         sorted
     }
 
-    /// Whether what a request that is over claims for these containers may be given again.
+    /// Whether the claim of an ended request for these containers may be granted again.
     fn admit_anew(
         &mut self,
         now: Mono,
@@ -213,7 +213,7 @@ impl Engine {
         let Some(known) = self.known(request) else { return Grant::Unknown(None) };
         let doubtful_since = *known.doubtful_since.get_or_insert(now);
         let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err()).map(|dormant| dormant.at);
-        // What was read before that tells nothing of what others have got since.
+        // A survey from before does not show what others were granted since.
         let fresh = self.last_survey(pod, doubtful_since).filter(|last| last.at.after(FRESH) >= now);
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
@@ -241,12 +241,12 @@ impl Engine {
         if again.is_some() { Grant::Refused(at) } else { Grant::Unknown(at) }
     }
 
-    /// What is known of the admission of a request.
+    /// State of the admission of a request.
     fn known(&mut self, request: &Object) -> Option<&mut Admission> {
         self.stores.named_mut(request.kind.name())?.admission(&request.key)
     }
 
-    /// By the rules of admission. Absent while the acceptance of another request is being written.
+    /// The verdict of the admission rules. None while the acceptance of another request is being written.
     fn verdict(
         &self,
         pod: &ObjectKey,
@@ -266,7 +266,7 @@ impl Engine {
         Some(admit(&Question { pod, in_force: &in_force, wanted: &wanted, survey, crowd }))
     }
 
-    /// What came of it is for the request to tell.
+    /// Stores the result. If it is new, the request is planned, to report it.
     fn tells(&mut self, now: Mono, request: &Object, anew: Result<(), Dormant>) {
         let Some(known) = self.known(request) else { return };
         known.doubtful_since = None;
@@ -278,8 +278,8 @@ impl Engine {
         }
     }
 
-    /// The container may have what is claimed for it: the request is at work, and was admitted for that, or nothing else
-    /// has counted since the container was given that.
+    /// Whether the container may have what is claimed for it. A request at work was admitted for that. For an ended
+    /// request, no other claim may have counted since the container was given that.
     fn is_granted(&self, pod: &Pod, counted: &Counted<'_>) -> bool {
         if !counted.claim.completed {
             return true;
@@ -292,12 +292,12 @@ impl Engine {
         counted.stands(pod, book.and_then(Book::known).and_then(|work| work.held(&pod.uid)))
     }
 
-    /// What the requests give the Pod.
+    /// The resources that requests give the Pod.
     pub(super) fn force(&self, pod: &Pod) -> Force {
         Force::of(&self.claims(pod), |counted| self.is_granted(pod, counted))
     }
 
-    /// The same while one of them is being planned.
+    /// The same while the request `own` is being planned.
     pub(super) fn force_with<K: Stored>(&self, pod: &Pod, own: &K) -> Force {
         let key = own.meta().key;
         let others =
@@ -310,12 +310,12 @@ impl Engine {
         Claims::of(pod, self.given(&pod.key).into_iter())
     }
 
-    /// What requests want the daemon to hold the Pod at.
+    /// The resources at which requests want the daemon to hold the Pod.
     fn given(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
         self.stores.each().flat_map(|store| store.claims(pod)).collect()
     }
 
-    /// The node whose daemon holds the Pod, or should, has to be looked at.
+    /// Marks the nodes whose daemons hold the Pod or should hold it.
     pub(super) fn holder_dirty(&mut self, pod: &ObjectKey) {
         let holders = self.stores.each().flat_map(|store| store.holders(pod)).map(str::to_owned);
         let node = self.pods.get(pod).and_then(|e| e.pod.get().node.as_ref());
@@ -328,7 +328,7 @@ impl Engine {
     }
 }
 
-/// The request whose claim it is.
+/// The request that makes the claim.
 fn object(claim: &Claim<'_>) -> Object {
     Object { kind: claim.kind, key: claim.key.clone(), uid: claim.uid.to_owned() }
 }

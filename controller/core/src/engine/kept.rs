@@ -1,4 +1,4 @@
-//! What is kept of each object.
+//! What the engine keeps of each Pod and order book.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ use crate::pod::Pod;
 use crate::time::Mono;
 use crate::tracked::Tracked;
 
-/// Objects of one kind, and whether a list has come since the lead began.
+/// Objects of one kind, and whether a list came since this process became leader.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     pub(super) synced: bool,
-    /// The list that came last, or is coming.
+    /// Number of the last list, or of the one that is arriving.
     pub(super) round: u32,
     pub(super) objects: BTreeMap<ObjectKey, T>,
 }
@@ -36,23 +36,23 @@ impl<T> Default for Kept<T> {
 #[derive(Clone, Debug)]
 pub(super) struct PodEntry {
     pub(super) pod: Tracked<Pod>,
-    /// The list that named it last, or that was the last one when a change did.
+    /// Number of the newest list when a list or a change last named the Pod.
     pub(super) round: u32,
     pub(super) write: Pacing,
-    /// A write of images that is under way, or of which nobody knows how it ended.
+    /// A write of images that is under way or has an unknown end.
     pub(super) pinning: Option<Box<Unsure>>,
-    /// The same of resources.
+    /// The same for resources.
     pub(super) sizing: Option<Box<Unsure>>,
-    /// What is being written now.
+    /// What the write under way changes.
     pub(super) writes: Option<Box<Wrote>>,
 }
 
-/// A write that may take effect yet, or may have.
+/// A write that may still take effect, or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unsure {
-    /// The version of the Pod that it rests on.
+    /// The Pod's resourceVersion that the write requires.
     version: String,
-    /// One like it has ended unknown: a conflict may be its doing.
+    /// An earlier write like it has an unknown end, so it may be the cause of a conflict.
     unknown: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Unsure {
 pub(super) enum Wrote {
     Gates,
     Images,
-    /// For that request.
+    /// Resources, for that request.
     Resources(Object),
 }
 
@@ -77,7 +77,7 @@ impl PodEntry {
         }
     }
 
-    /// Nothing is remembered of it but the Pod itself.
+    /// Whether nothing is kept but the Pod itself.
     pub(super) fn is_idle(&self) -> bool {
         let Self { pod, round: _, write, pinning, sizing, writes } = self;
         pod.settled()
@@ -87,7 +87,7 @@ impl PodEntry {
             && writes.is_none()
     }
 
-    /// What was timed while another process led is timed anew.
+    /// Forgets times that were measured while another process led.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
         (self.pinning, self.sizing) = (None, None);
@@ -106,13 +106,13 @@ impl PodEntry {
         self.pod.write_started();
     }
 
-    /// A write came back. What is refused had no effect, though one before it may have ended unknown: what is refused for ever
-    /// would else keep its request open for ever.
+    /// A write ended. A refusal settles it, even if an earlier write has an unknown end: otherwise endless refusals
+    /// would keep the request open for ever.
     pub(super) fn ended<T>(&mut self, wrote: &Wrote, outcome: &Outcome<T>) {
         let Some(unsure) = self.unsure(wrote) else { return };
         match (outcome, unsure) {
             (Outcome::Retry, Some(unsure)) => unsure.unknown = true,
-            // Resources that were changed are put back before the end: the watch must have shown whether they were.
+            // Changed resources are restored before the end, so the watch must first show whether they changed.
             (Outcome::Conflict, Some(unsure)) if unsure.unknown && matches!(wrote, Wrote::Resources(_)) => {}
             (_, unsure) => *unsure = None,
         }
@@ -126,7 +126,7 @@ impl PodEntry {
         }
     }
 
-    /// A write can no longer take effect once the Pod is another version than it rests on.
+    /// A write can no longer take effect once the Pod has another version than the write requires.
     pub(super) fn settle(&mut self) {
         if !self.pod.in_flight() {
             for unsure in [&mut self.pinning, &mut self.sizing] {
@@ -139,28 +139,28 @@ impl PodEntry {
 /// A node's order book.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Book {
-    /// The list that named it last, or that was the last one when a change did.
+    /// Number of the newest list when a list or a change last named the book.
     pub(super) round: u32,
-    /// Absent while the object does not exist.
+    /// None while the object does not exist.
     pub(super) work: Option<Tracked<NodeWork>>,
     /// A create is under way, and the watch has not shown the object yet.
     pub(super) creating: bool,
-    /// The API server has no such node, so nobody reads what would be in the book.
+    /// The API server has no such node, so no daemon would read the book.
     pub(super) missing: bool,
     pub(super) write: Pacing,
-    /// Requests of which a write places orders: one under way, or one that ended unknown.
+    /// UIDs of requests whose orders are in a write that is under way or has an unknown end.
     pub(super) placing: BTreeSet<String>,
-    /// Since when the answers are known to the orders for Pods that the daemon holds, by their IDs.
+    /// Since when the answers to orders for held Pods are known, by order ID.
     pub(super) answered: BTreeMap<String, Mono>,
-    /// Those of them whose write ended unknown: that a later one was refused says nothing of it.
+    /// Those of `placing` whose write has an unknown end. The refusal of a later write does not settle it.
     unknown: BTreeSet<String>,
-    /// One of those writes rests on the orders alone: the daemon's answers do not end it.
+    /// One of those writes requires only the orders to be unchanged: the daemon's answers do not end it.
     rests_on_orders: bool,
-    /// Nothing can come of that write from then on.
+    /// When that write can no longer take effect.
     unknown_until: Mono,
-    /// For how long the daemon has been carrying the orders out.
+    /// How long the daemon has been carrying out the orders.
     pub(super) acting: Acting,
-    /// The orders by their answers.
+    /// Number of orders by the state of their answers.
     pub(super) counts: OrderCounts,
 }
 
@@ -169,7 +169,7 @@ impl Book {
         self.work.as_ref().map(Tracked::get)
     }
 
-    /// Until when its next write waits for more orders that come with those that it adds.
+    /// Until when the next write waits for more new orders, to write them together.
     pub(super) fn gathers(&self, now: Mono, room: &Room, node: &str, write: &BookWrite) -> Option<Mono> {
         let current: &[Order] = self.known().map_or(&[], |work| &work.orders);
         let new = write.orders.iter().filter(|order| !current.iter().any(|known| known.id == order.id));
@@ -180,9 +180,9 @@ impl Book {
         !self.creating && self.work.as_ref().is_none_or(Tracked::writable)
     }
 
-    /// The watch delivered the book. Only who leads writes orders: where others stand than this process knows of, another
-    /// process takes itself for the leader, and if each put its own back at once, they would go on as fast as the API
-    /// server answers.
+    /// The watch delivered the book. Only the leader writes orders. If the book has unexpected orders, another process
+    /// also believes that it leads. This process then backs off. Otherwise the two would overwrite each other as fast
+    /// as the API server answers.
     pub(super) fn observed(&mut self, now: Mono, work: NodeWork, listed: bool) {
         let before = self.basis();
         let alone = listed || self.work.as_ref().is_none_or(Tracked::in_flight);
@@ -196,7 +196,7 @@ impl Book {
             None => self.work = Some(Tracked::new(work)),
         }
         if self.basis() != before {
-            // Whatever was written on what was before has taken effect by now, or never will.
+            // Writes that require the earlier state have taken effect by now, or never will.
             self.placed();
         }
         if orders.is_some_and(|before| self.known().is_some_and(|known| known.orders != before)) {
@@ -204,7 +204,7 @@ impl Book {
         }
     }
 
-    /// Notes since when what the book shows is known.
+    /// Notes since when this process knows what the book shows.
     pub(super) fn see(&mut self, now: Mono) {
         let known = self.work.as_ref().map(Tracked::get);
         self.acting.see(now, known);
@@ -224,14 +224,14 @@ impl Book {
         self.placed();
     }
 
-    /// It is known how every write ended.
+    /// The end of every write is known.
     pub(super) fn placed(&mut self) {
         self.placing.clear();
         self.unknown.clear();
         self.rests_on_orders = false;
     }
 
-    /// Nobody knows how the write under way ended; it may take effect until then.
+    /// The end of the write under way is unknown; it may take effect until `until`.
     pub(super) fn write_unknown(&mut self, until: Mono) {
         self.unknown.clone_from(&self.placing);
         self.unknown_until = until;
@@ -239,19 +239,19 @@ impl Book {
 
     /// The write under way had no effect.
     pub(super) fn write_refused(&mut self, now: Mono) {
-        // A node that is gone leaves no other way to learn how a write before it ended: the watch has not shown the book.
+        // If the node is gone, only time settles an earlier write: the watch has not shown the book.
         if self.work.is_none() && self.unknown_until <= now {
             self.unknown.clear();
         }
         self.placing.clone_from(&self.unknown);
     }
 
-    /// What writes that may take effect yet rest on.
+    /// What the writes that may still take effect require of the book.
     fn basis(&self) -> Basis {
         self.basis_for(self.rests_on_orders)
     }
 
-    /// What a write rests on that only adds orders, or does not.
+    /// What a write requires of the book. `adds`: it only adds orders.
     fn basis_for(&self, adds: bool) -> Basis {
         match self.known() {
             None => Basis::Absent,
@@ -260,8 +260,8 @@ impl Book {
         }
     }
 
-    /// A write starts; gives back what it rests on. As long as another may take effect yet, that is all of the book, so that
-    /// the next write shows what came of it.
+    /// A write starts. Returns what it requires of the book. While an earlier write may still take effect, this is all
+    /// of the book, so that the result shows how the earlier one ended.
     pub(super) fn write_started(&mut self, BookWrite { orders, adds, .. }: &BookWrite) -> Basis {
         let adds = *adds && self.placing.is_empty() && self.known().is_some_and(|work| work.generation > 0);
         self.rests_on_orders |= adds;
@@ -276,9 +276,9 @@ impl Book {
         basis
     }
 
-    /// A write that leaves the orders as they are, and after which those before it cannot take effect any more. The API
-    /// server makes neither a version nor a generation of a write that changes nothing, so this one changes what is closed:
-    /// the UID of a request is no ID of an order.
+    /// A write that keeps the orders, and after which earlier writes can no longer take effect. The API server gives a
+    /// write that changes nothing no new version and no new generation. So this one changes `spec.closed`, by the UID
+    /// of a request, which is no order's ID.
     pub(super) fn probe(&self) -> Option<BookWrite> {
         let uid = self.placing.first()?;
         let (orders, mut closed) =
@@ -291,7 +291,7 @@ impl Book {
         Some(BookWrite { orders, closed, urgency: Urgency::Now, adds: false })
     }
 
-    /// What was timed while another process led is timed anew.
+    /// Forgets times that were measured while another process led.
     pub(super) fn restart(&mut self) {
         self.write = Pacing::default();
         self.answered.clear();
@@ -318,7 +318,7 @@ mod tests {
         BookWrite { orders: vec![order(id)], closed: Vec::new(), urgency: Urgency::Now, adds: true }
     }
 
-    /// What adds an order takes effect though the daemon answers meanwhile, so an answer says nothing of it.
+    /// A write that adds an order takes effect even if the daemon answers meanwhile, so an answer does not settle it.
     #[test]
     fn a_write_that_rests_on_the_orders_is_open_until_those_are_others() {
         let mut book = Book::default();
@@ -351,7 +351,7 @@ mod tests {
         assert!(book.placing.is_empty());
     }
 
-    /// The API server stores no write that changes nothing, and then the write before could still be stored.
+    /// The API server stores no write that changes nothing; the write before could then still be stored.
     #[test]
     fn a_probe_changes_the_book_each_time() {
         let mut book = Book::default();

@@ -1,6 +1,6 @@
-//! A workload that is parked while no rollout looks after it: it is released, so that its own controller goes on.
+//! Releases a parked workload that no rollout manages, so that its own controller goes on.
 //!
-//! Its rollout may have been deleted, or told to leave changes of the template to that controller.
+//! Its rollout may have been deleted, or leaves changes of the template to that controller.
 
 use std::time::Duration;
 
@@ -14,55 +14,56 @@ use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Template, UNKNOWN, Workload, WorkloadQuery};
 
-/// How long it is left as it is: who replaces its rollout makes another one within that time.
+/// How long the workload stays parked: a user who replaces its rollout creates another one within that time.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How soon the watch has to show what was written.
+/// How long the watch may take to show a write.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
-/// The same of a Pod; it is looked at again then.
+/// The same for a Pod; then the workload is read again.
 const SOON: Duration = Duration::from_secs(1);
-/// How soon what the API server has refused is tried again, each time twice as long as the time before: somebody has to give a right.
+/// How soon a refused deed is tried again. The wait doubles each time: an administrator must grant a right first.
 const AGAIN: Duration = Duration::from_secs(10);
-/// At most.
+/// The longest such wait.
 const MOST: Duration = Duration::from_hours(1);
 
-/// It was released.
+/// Event reason: the workload was released.
 pub const RELEASED: &str = "WorkloadReleased";
-/// It was left as it is: its update had failed, or a Pod has something that its controller would not notice.
+/// Event reason: the workload is left as it is. Its update failed, or a Pod has something that its controller would not
+/// notice.
 pub const LEFT_PARKED: &str = "WorkloadLeftParked";
 
-/// What one needs next.
+/// What a workload needs next.
 pub(super) enum Next {
     Do(Deed),
     Tell(Note),
-    /// Nothing, and to be looked at again then.
+    /// Nothing; when to look again.
     Look(Option<Mono>),
 }
 
-/// What is known of one.
+/// State of one parked workload without a rollout.
 #[derive(Clone, Debug)]
 pub(super) struct Left {
-    /// Since when nobody looks after it.
+    /// Since when no rollout manages it.
     since: Mono,
-    /// The update that it was parked for has failed: its own controller is not to do the same.
+    /// The update that it was parked for failed, and its own controller must not repeat it.
     pub(super) failed: bool,
     doing: Option<Deed>,
-    /// As it was read.
+    /// The workload as it was read.
     read: Option<Workload>,
-    /// Nothing is done before.
+    /// No deed begins before.
     pub(super) until: Option<Mono>,
     backoff: Backoff,
-    /// How often in a row it was refused.
+    /// Refusals so far.
     refusals: u32,
 }
 
 impl Left {
-    /// From now on.
+    /// A workload without a rollout from `now` on.
     pub(super) fn new(now: Mono) -> Self {
         let backoff = Backoff::default();
         Self { since: now, failed: false, doing: None, read: None, until: None, backoff, refusals: 0 }
     }
 
-    /// What it needs next.
+    /// What the workload needs next.
     pub(super) fn next(
         &mut self,
         now: Mono,
@@ -70,7 +71,7 @@ impl Left {
         pods: &impl Fn(&ObjectKey) -> Option<Pod>,
     ) -> Next {
         let Some(to) = Strategy::marked(parked.kind, &parked.mark).filter(|_| self.doing.is_none()) else {
-            // The watch tells of another mark.
+            // The end of the deed or another mark comes as an event.
             return Next::Look(None);
         };
         let patience = Some(self.since.after(PATIENCE)).filter(|until| *until > now);
@@ -81,7 +82,7 @@ impl Left {
         let same = |template: &Template| template.parked.as_ref() == Some(&parked.mark);
         let is = |read: &Workload| read.template.as_ref().is_some_and(same);
         if self.read.take_if(|read| !is(read)).is_some() {
-            // The watch has yet to tell of it.
+            // The watch has not shown this yet.
             self.backoff.failed(now);
             return Next::Look(self.backoff.waits_until(now));
         }
@@ -96,7 +97,7 @@ impl Left {
             })));
         };
         match stray(parked, workload, template, pods) {
-            // Its controller does not tell Pods apart.
+            // A Deployment's controller does not tell its Pods apart.
             Some(pod) if parked.kind == TargetKind::Deployment => {
                 let note = self.note(parked.kind, &parked.key, &workload.uid, Some(&pod.key.name));
                 self.read = None;
@@ -120,31 +121,31 @@ impl Left {
         }
     }
 
-    /// It cannot be done now; when to try again.
+    /// Counts a refusal. Returns how long to wait.
     fn refused(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.refusals).unwrap_or(u32::MAX);
         self.refusals = self.refusals.saturating_add(1);
         AGAIN.saturating_mul(factor).min(MOST)
     }
 
-    /// Something is under way.
+    /// Whether a deed is under way.
     pub(super) fn waits(&self) -> bool {
         self.doing.is_some()
     }
 
-    /// It is being done.
+    /// A deed begins.
     pub(super) fn begins(&mut self, deed: Deed) {
         self.doing = Some(deed);
     }
 
-    /// It came back; what is worth an event.
+    /// A deed ended. Returns the event to emit.
     pub(super) fn done(&mut self, now: Mono, deed: &Deed, done: Done) -> Option<Note> {
         self.doing.take_if(|doing| doing == deed)?;
         self.read = None;
         match done {
             Done::Retry(_) | Done::Conflict | Done::Gone => self.backoff.failed(now),
             Done::Effected | Done::Refused(_) => self.backoff.succeeded(),
-            // Of use or not, as is seen then.
+            // `next` finds out whether the answer is of use.
             Done::Told(_) => {}
         }
         let wait = match done {
@@ -167,7 +168,7 @@ impl Left {
         }
     }
 
-    /// What is told of it; `stray`: a Pod for which it is not released.
+    /// The event about the workload. `stray`: a Pod that keeps it parked.
     fn note(&self, kind: TargetKind, key: &ObjectKey, uid: &str, stray: Option<&str>) -> Note {
         let (kind, name) = (kind.name(), &key.name);
         let message = match stray {
@@ -197,7 +198,7 @@ impl Left {
     }
 }
 
-/// A Pod that the workload's own controller would take for one of the template, and that has something else.
+/// A Pod that the workload's own controller would count as one of the template, although it has something else.
 fn stray(
     parked: &Parked,
     workload: &Workload,

@@ -1,53 +1,53 @@
-//! How busy the API server is, by how long it takes to answer, and who else asks it for something.
+//! How busy the API server is, by the time that it takes to answer, and which namespaces use it.
 
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// Answers whose mean counts.
+/// Number of answers in one mean.
 const WINDOW: u64 = 32;
-/// What the best mean grows by each [`FORGETS`], in parts of itself: what was reached long ago may be out of reach.
+/// Each [`FORGETS`], the best mean grows by 1/`GROWS` of itself: an old best may be out of reach.
 const GROWS: u64 = 100;
 const FORGETS: Duration = Duration::from_mins(1);
-/// Most that new requests are slowed down.
+/// Largest factor by which new requests are slowed down.
 const MOST: u64 = 25;
-/// How long a namespace counts as at work after something of it has started.
+/// How long a namespace counts as at work after one of its actions started.
 const AT_WORK: Duration = Duration::from_secs(10);
 
-/// What is known of the API server, and of the namespaces that have asked it for something last.
+/// State of the API server, and the namespaces that used it last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
-    /// Until when the time of the calls that are under way is counted.
+    /// Until when the time of calls under way is counted.
     to: Mono,
-    /// What the calls of this window have taken, in milliseconds; by Little's law no call has to be told from another.
+    /// Time that the calls of this window took, in milliseconds. By Little's law, calls need not be told apart.
     spent: u64,
-    /// How many have ended in this window.
+    /// How many calls ended in this window.
     ended: u64,
-    /// Their mean in the window before, in microseconds; 0 while nothing is known.
+    /// Mean time of a call in the window before, in microseconds; 0 while unknown.
     mean: u64,
-    /// The lowest of all windows, in microseconds, and when it grew last.
+    /// The lowest mean of all windows, in microseconds, and when it grew last.
     best: u64,
     grew: Mono,
-    /// The namespace of which something has started last, and the last other one; when that was.
+    /// The namespace that started an action last, and the last other one; each with the time.
     last: (String, Mono),
     other: (String, Mono),
 }
 
 impl Load {
-    /// So many calls have been under way until now.
+    /// `under_way` calls were under way until now.
     pub(super) fn pass(&mut self, now: Mono, under_way: usize) {
         let millis = u64::try_from(now.since(self.to).as_millis()).unwrap_or(u64::MAX);
         self.spent = self.spent.saturating_add(millis.saturating_mul(under_way as u64));
         self.to = now;
     }
 
-    /// One of them has ended.
+    /// One of them ended.
     pub(super) fn ended(&mut self, now: Mono) {
         self.ended = self.ended.saturating_add(1);
         if self.ended < WINDOW {
             return;
         }
-        // A call that is quicker than the clock is no measure.
+        // A call that is quicker than the clock cannot be measured.
         self.mean = (self.spent.saturating_mul(1000) / WINDOW).max(1000);
         (self.spent, self.ended) = (0, 0);
         if self.grew.after(FORGETS) <= now {
@@ -56,7 +56,7 @@ impl Load {
         self.best = if self.best == 0 { self.mean } else { self.best.min(self.mean) };
     }
 
-    /// Something of that namespace has started.
+    /// An action of that namespace started.
     pub(super) fn started(&mut self, now: Mono, namespace: &str) {
         if self.last.0 != namespace {
             self.other = std::mem::replace(&mut self.last, (namespace.to_owned(), now));
@@ -64,8 +64,8 @@ impl Load {
         self.last.1 = now;
     }
 
-    /// How many times longer a namespace's next new request is to wait for the one before it: the square of how many times longer
-    /// the API server takes than at its best, while there are other namespaces for which that matters.
+    /// By what factor a namespace's next new request waits longer for the one before it. The factor is the square of
+    /// how many times slower the API server is than at its best. It is 1 while no other namespace is at work.
     pub(super) fn slows(&self, now: Mono, namespace: &str) -> u32 {
         let (other, at) = if self.last.0 == namespace { &self.other } else { &self.last };
         if other.is_empty() || at.after(AT_WORK) <= now || self.best == 0 {
@@ -80,7 +80,7 @@ impl Load {
 mod tests {
     use super::*;
 
-    /// So many calls, one after another, that take so long.
+    /// `count` calls, one after another, of `millis` milliseconds each.
     fn calls(load: &mut Load, now: &mut u64, count: u64, millis: u64) {
         for _ in 0..count {
             load.pass(Mono(*now), 0);
@@ -114,7 +114,7 @@ mod tests {
     fn calls_side_by_side_count_by_what_each_takes() {
         let mut load = Load::default();
         let mut now = 0;
-        // Four at a time, each of which takes 20 ms.
+        // Four calls at a time, 20 ms each.
         for _ in 0..8 {
             now += 20;
             load.pass(Mono(now), 4);

@@ -1,5 +1,5 @@
-//! Who looks after which Pods, by their controllers or their labels: an event about a Pod plans what looks after it, and costs
-//! nothing where nobody does.
+//! Which objects manage which Pods, by controller or by labels. An event about a Pod plans the objects that manage it,
+//! and costs nothing if none does.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,38 +12,38 @@ use crate::action::Object;
 use crate::key::ObjectKey;
 use crate::pod::{Group, Pod};
 
-/// Most that look after Pods by their labels in one namespace: each of them may be told of every Pod there.
+/// Most objects of one namespace that manage Pods by labels: each may be told of every Pod there.
 pub(crate) const MAX_SELECTORS: usize = 100;
 
-/// A controller: its namespace, which is that of its Pods whatever they say of their owner, and its UID.
+/// A controller: namespace and UID. The namespace is that of its Pods, whatever they name as owner.
 type Of = (Box<str>, Box<str>);
-/// Labels by which Pods are found, by who looks after those.
+/// Hashes of the labels that select Pods, by the object that manages these.
 type Selectors = BTreeMap<Object, Box<[u64]>>;
 
-/// Those that look after Pods.
+/// The objects that manage Pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
-    /// By the Pods' controllers.
+    /// By the Pods' controller.
     controllers: BTreeMap<Of, BTreeSet<Object>>,
-    /// By the first of the labels that a Pod must have, in its namespace.
+    /// By namespace, and the first label that a Pod must have.
     labels: BTreeMap<(Box<str>, u64), Selectors>,
-    /// Their names, by namespace.
+    /// Names of the objects that select by labels, by namespace.
     selectors: BTreeMap<Box<str>, BTreeSet<String>>,
 }
 
 impl Members {
-    /// Nobody looks after any.
+    /// Whether no object manages Pods.
     pub(super) fn is_empty(&self) -> bool {
         self.controllers.is_empty() && self.labels.is_empty()
     }
 
-    /// Those that look after the Pod.
+    /// The objects that manage the Pod.
     pub(super) fn watchers(&self, pod: &Pod) -> Vec<Object> {
         let of = of(pod).and_then(|of| self.controllers.get(&of)).into_iter().flatten();
         of.chain(self.selecting(pod)).cloned().collect()
     }
 
-    /// Those that do so by its labels.
+    /// The objects that select the Pod by its labels.
     pub(super) fn selecting<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Object> {
         let none = !self.selectors.contains_key(pod.key.namespace.as_str());
         let labels = if none { &[][..] } else { &pod.labels };
@@ -51,17 +51,17 @@ impl Members {
         found.flatten().filter(|(_, labels)| pod.has_labels(labels)).map(|(by, _)| by)
     }
 
-    /// It looks after Pods by their labels.
+    /// Whether the object selects Pods by labels.
     pub(super) fn selects(&self, by: &ObjectKey) -> bool {
         self.selectors.get(by.namespace.as_str()).is_some_and(|names| names.contains(&by.name))
     }
 
-    /// As many select Pods of the namespace by labels as may.
+    /// Whether [`MAX_SELECTORS`] objects of the namespace select Pods by labels.
     pub(super) fn is_full(&self, namespace: &str) -> bool {
         self.selectors.get(namespace).is_some_and(|names| names.len() >= MAX_SELECTORS)
     }
 
-    /// It looks after those Pods, or does not any more.
+    /// The object manages these Pods from now on, or (`looks` false) no longer.
     pub(super) fn watch(&mut self, by: &Object, group: &Group, looks: bool) {
         let namespace: Box<str> = by.key.namespace.as_str().into();
         match group {
@@ -99,7 +99,7 @@ impl Members {
     }
 }
 
-/// Changes what is there; `looks`: it is made if need be. What is said to be empty goes.
+/// Changes the value at `key`. `looks`: creates it if absent. Removes it if `change` returns true (empty).
 fn enter<K: Ord, V: Default>(
     map: &mut BTreeMap<K, V>,
     key: K,
@@ -117,11 +117,11 @@ fn enter<K: Ord, V: Default>(
 }
 
 impl Engine {
-    /// It looks after these Pods from now on. It looks at each of those of a controller that it has not looked after before; which
-    /// Pods have some labels, it has to ask.
+    /// The object manages these Pods from now on. It has to look at each Pod of a controller that is new to it. Pods
+    /// with some labels it must list itself.
     pub(super) fn look_after<K: Stored>(&mut self, key: &ObjectKey, now: &[Group]) {
         let store = K::store_mut(&mut self.stores);
-        // Most requests look after none.
+        // Most requests manage no Pods.
         let Some(entry) = store.objects.get_mut(key).filter(|entry| entry.groups != now) else { return };
         let by = object(entry.request.get());
         let before = std::mem::replace(&mut entry.groups, now.to_vec());

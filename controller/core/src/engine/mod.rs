@@ -1,9 +1,8 @@
 //! The state of the world as last observed, and what follows from it.
 //!
-//! One owner calls [`Engine::step`] with every event. Each event marks what it may concern; at the end of the
-//! step the marked requests, then the marked Pods, then the marked books are planned. Nothing is planned before the watch
-//! of Pods has delivered a list, and every other one since the lead began; and nothing is written by a process that does not
-//! lead.
+//! One owner calls [`Engine::step`] with every event. Each event marks what it may concern. At the end of the step, the
+//! engine plans the marked requests, then the marked Pods, then the marked books. It plans nothing until the watch of
+//! Pods has delivered a list, and every other watch one since this process became leader. Only the leader writes.
 
 mod any;
 mod bound;
@@ -54,12 +53,12 @@ use room::{Of, Room};
 use stores::Stores;
 use survey::{Neighbours, Surveys};
 
-/// Everything known.
+/// All that the engine knows.
 #[derive(Clone, Debug)]
 pub struct Engine {
     config: Config,
     leading: bool,
-    /// No order is placed before the API server has been seen to keep daemons apart.
+    /// The API server keeps each daemon to its own node, so orders may be placed.
     guarded: bool,
     pods: Pods,
     neighbours: Neighbours,
@@ -68,11 +67,11 @@ pub struct Engine {
     surveys: Surveys,
     stores: Stores,
     books: Kept<Book>,
-    /// By Pods: those that daemons hold.
+    /// For each held Pod, the requests that gave its containers their resources.
     grants: BTreeMap<ObjectKey, Grants>,
     /// Orders in all books.
     orders: OrderCounts,
-    /// Plans of requests so far.
+    /// How often a request was planned.
     planned: u64,
     dirty_pods: BTreeSet<ObjectKey>,
     dirty_nodes: BTreeSet<String>,
@@ -80,17 +79,17 @@ pub struct Engine {
     room: Room,
 }
 
-/// What is planned by itself.
+/// What the engine plans as one unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     Object(KindId, ObjectKey),
     Pod(ObjectKey),
-    /// The book of the node of that name.
+    /// The book of the named node.
     Node(String),
 }
 
 impl Engine {
-    /// Nothing known yet, not leading.
+    /// An engine that knows nothing and does not lead.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -113,14 +112,14 @@ impl Engine {
         }
     }
 
-    /// Takes in one event and gives back what to do. `wall` is only written down, never compared.
+    /// Handles one event and returns the actions to take. `wall` is only written down, never compared.
     pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(of) = Of::ended(&event) {
             self.room.ended(now, of);
         }
         match event {
-            // Those watches begin anew with the lead: what a process does not carry out, it need not keep.
+            // These watches start again when this process becomes leader, so it keeps nothing from them before.
             Event::Objects(_) | Event::NodeWorks(_) | Event::Parked(..) if !self.leading => {}
             Event::Pods(watch) => self.pods_changed(watch),
             Event::Objects(watched) => self.objects_changed(now, wall, watched),
@@ -149,7 +148,7 @@ impl Engine {
         }
         self.due_timers(now);
         if !self.leading {
-            // Whoever begins to lead looks at everything.
+            // A new leader plans everything, so earlier marks and timers are not needed.
             self.stores.each_mut().for_each(AnyStore::clear_dirty);
             self.dirty_pods.clear();
             self.dirty_nodes.clear();
@@ -167,7 +166,7 @@ impl Engine {
 
     fn plan_marked(&mut self, now: Mono, wall: DateTime<Utc>, actions: &mut Vec<Action>) {
         let mut requests = self.plan_requests(now, wall);
-        // Before the tidying up of requests: what takes a Pod out of service or brings it back.
+        // Actions that take a Pod out of service or bring it back go before the tidy-up of requests.
         for key in std::mem::take(&mut self.dirty_pods) {
             self.plan_pod(now, &key, actions);
             self.plan_left(now, &key, actions);
@@ -178,7 +177,7 @@ impl Engine {
         }
     }
 
-    /// It is to be planned.
+    /// Marks the subject to be planned.
     fn mark(&mut self, subject: Subject) {
         match subject {
             Subject::Object(kind, key) => {
@@ -189,18 +188,18 @@ impl Engine {
         }
     }
 
-    /// When to call [`Engine::step`] with a tick though nothing happened.
+    /// When to call [`Engine::step`] with a tick if no event comes.
     pub fn wake_at(&self) -> Option<Mono> {
         earliest(self.timers.first(), self.room.wake_at())
     }
 
-    /// Whether the watch of Pods has delivered a list, and every other one since the lead began.
+    /// Whether the watch of Pods has delivered a list, and every other watch one since this process became leader.
     pub fn synced(&self) -> bool {
         self.pods.synced && self.books.synced && self.stores.each().all(AnyStore::synced)
     }
 
-    /// How many requests of each kind have not ended, and when the oldest that is to be carried out was made, in seconds since
-    /// 1970; none where it does not lead.
+    /// For each kind: the number of open requests, and the creation time (seconds since 1970) of the oldest one to
+    /// carry out. 0 and None if this process does not lead.
     pub fn open(&self) -> impl Iterator<Item = (KindId, usize, Option<i64>)> {
         self.stores.each().map(|store| {
             let open = Some(store.open()).filter(|_| self.leading);
@@ -208,23 +207,23 @@ impl Engine {
         })
     }
 
-    /// How many requests of that kind have not ended.
+    /// Number of open requests of that kind.
     #[cfg(test)]
     pub(crate) fn open_of(&self, kind: KindId) -> usize {
         self.stores.of(kind).map_or(0, |store| store.open().count())
     }
 
-    /// How often a request has been planned: what events cost.
+    /// How often a request was planned: the cost of events.
     pub fn planned(&self) -> u64 {
         self.planned
     }
 
-    /// How many objects, Pods and books stand in line for a turn to be written.
+    /// Number of objects, Pods and books that wait for their turn to be written.
     pub fn waiting(&self) -> usize {
         self.room.waiting()
     }
 
-    /// Orders in all books; none where it does not lead.
+    /// Orders in all books; none if this process does not lead.
     pub fn open_orders(&self) -> OrderCounts {
         if self.leading { self.orders } else { OrderCounts::default() }
     }
@@ -235,14 +234,14 @@ impl Engine {
         }
         self.leading = leading;
         if leading {
-            // What was listed before may lack what the leader before this one wrote, such as the request that a hold
-            // belongs to: those watches begin anew with the lead. A Pod is known as well as any leader knows it, by a
-            // watch that may be late; whoever writes one that is older than the stored one gets a conflict.
+            // A list from before may lack writes of the previous leader, such as the request that a hold belongs to. So
+            // these watches start again. The watch of Pods may be late for any leader; a write to an older version gets
+            // a conflict.
             self.books.synced = false;
         }
         self.grants.clear();
         self.surveys = Surveys::default();
-        // What looks after Pods says so again when it is planned.
+        // Each object that manages Pods registers again when it is planned.
         self.members = Members::default();
         self.parks = Parks::default();
         self.stores.each_mut().for_each(|store| store.lead(now, leading));

@@ -1,27 +1,27 @@
-//! How many objects of a kind have not ended, and since when.
+//! How many objects of a kind are open, and since when.
 
 use std::collections::BTreeMap;
 
-/// Those of one kind.
+/// The open objects of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Open {
     count: usize,
-    /// How many of those that are to be carried out were made at a time, in seconds since 1970 by the API server's clock.
+    /// Number of objects to carry out, by creation time in seconds since 1970 by the API server's clock.
     created: BTreeMap<i64, usize>,
 }
 
 impl Open {
-    /// How many there are.
+    /// Number of open objects.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// When the oldest of those that are to be carried out was made, in seconds since 1970 by the API server's clock.
+    /// Creation time of the oldest object to carry out, in seconds since 1970 by the API server's clock.
     pub(super) fn oldest(&self) -> Option<i64> {
         self.created.keys().next().copied()
     }
 
-    /// One more, with when it was made if it is to be carried out: what only asks, or is suspended, is open by the user's wish.
+    /// Adds an object. `created` is None for a dry run or a suspended request: it is open by the user's wish.
     pub(super) fn enter(&mut self, created: Option<i64>) {
         self.count = self.count.saturating_add(1);
         let Some(created) = created else { return };
@@ -29,7 +29,7 @@ impl Open {
         *same = same.saturating_add(1);
     }
 
-    /// One less, which had entered so.
+    /// Removes an object that entered with `created`.
     pub(super) fn leave(&mut self, created: Option<i64>) {
         self.count = self.count.saturating_sub(1);
         let Some(created) = created else { return };

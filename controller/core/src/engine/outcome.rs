@@ -22,7 +22,7 @@ impl Engine {
         outcome: Outcome<K>,
         actions: &mut Vec<Action>,
     ) {
-        // An answer about a request that was deleted says nothing about another one of that name.
+        // An answer about a deleted request does not concern a new one with the same name.
         let (leading, patience) = (self.leading, self.config.conflict_patience);
         let owned = matches!(&outcome, Outcome::Written(new) if self.is_one_of_many(new));
         let entry =
@@ -51,7 +51,7 @@ impl Engine {
         self.request_changed(K::ABOUT.id.name(), key);
     }
 
-    /// The deletion of a request that is over and through came back.
+    /// The deletion of a resting request ended.
     fn rest_written<K: Stored>(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<K>) {
         let asked = K::store_mut(&mut self.stores);
         let Some(rest) = asked.resting.get_mut(key).filter(|rest| rest.uid == uid) else { return };
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
-        // An answer about a Pod that is gone says nothing about another one of that name.
+        // An answer about a Pod that is gone does not concern a new one with the same name.
         let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
         let refused = refusal(&outcome);
@@ -99,7 +99,7 @@ impl Engine {
         self.pod_changed(key);
     }
 
-    /// A dry run tells nothing of the Pod but whether it would take the change.
+    /// A dry run ended. It shows only whether the Pod would take the change.
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
         let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
         let wrote = entry.writes.take();
@@ -112,7 +112,8 @@ impl Engine {
             }
             Outcome::Written(()) | Outcome::Retry | Outcome::Refused(_) => {
                 entry.pod.failed();
-                // Who waits for its turn asks again in its own time: other writes of the Pod wait for no refusal of that.
+                // A waiting request repeats its dry run in its own time, so its refusal delays no other write of the
+                // Pod.
                 let told = matches!(outcome, Outcome::Written(())) || (!asks && refusal(outcome).is_some());
                 if told {
                     entry.write.succeeded();
@@ -140,7 +141,7 @@ impl Engine {
                 match known {
                     Some(known) => known.written(work),
                     None if creating => *known = Some(Tracked::new(work)),
-                    // Deleted meanwhile, as the watch has shown.
+                    // The watch has shown that the book was deleted meanwhile.
                     None => {}
                 }
                 book.placed();
@@ -152,7 +153,7 @@ impl Engine {
             }
             // A conflict of a create means that the book exists: the watch will show it.
             (Outcome::Conflict, None) => book.write.failed(now),
-            // There is no such node, so no daemon either.
+            // The node does not exist, so it has no daemon.
             (Outcome::Gone, None) => {
                 book.missing = true;
                 book.write_refused(now);

@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::plan::Urgency;
 use crate::time::Mono;
 
-/// How long a write that only tells of a wait is held back while so many requests may want one: their restarts come
-/// first, and most waits are over before they need to be told.
+/// How long a write that only reports a wait is held back while `open` requests may want one. Restarts come first, and
+/// most waits end before they must be reported.
 pub(super) fn hold(config: &Config, open: usize) -> Duration {
     let spaced = config.progress_spacing.saturating_mul(u32::try_from(open).unwrap_or(u32::MAX));
     spaced.min(config.progress_at_most).max(config.progress_after)
@@ -19,15 +19,15 @@ pub(super) fn hold(config: &Config, open: usize) -> Duration {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pacing {
     backoff: Backoff,
-    /// A write that can wait has been wanted since then, and the longest that it was held back for.
+    /// Since when a write that can wait is wanted, and the longest time that it was held back for.
     wanted: Option<(Mono, Duration)>,
-    /// After a conflict: when to write again though the watch has shown nothing newer.
+    /// After a conflict: when to write again even if the watch has shown nothing newer.
     retry_at: Option<Mono>,
 }
 
 impl Pacing {
-    /// Whether to write now; if not, when. What is held back for long is told no sooner when it would be held back for less
-    /// now: it is as near to its end as the others that were many when it began.
+    /// Whether to write now; the error says when. The longest `hold` counts, even if `hold` is shorter now: if many
+    /// others have got through meanwhile, this wait is also near its end.
     pub(super) fn due(&mut self, now: Mono, urgency: Urgency, hold: Duration) -> Result<(), Mono> {
         if let Some(until) = self.backoff.waits_until(now) {
             return Err(until);
@@ -41,12 +41,12 @@ impl Pacing {
         if at <= now { Ok(()) } else { Err(at) }
     }
 
-    /// There is nothing to write.
+    /// Nothing is left to write.
     pub(super) fn satisfied(&mut self) {
         self.wanted = None;
     }
 
-    /// A write that can wait is wanted.
+    /// Whether a write that can wait is wanted.
     pub(super) fn holds_back(&self) -> bool {
         self.wanted.is_some()
     }
@@ -59,7 +59,7 @@ impl Pacing {
         self.backoff.failed(now);
     }
 
-    /// A write was refused as stale: the watch has until then to show why.
+    /// A write was refused as stale. The watch has until `retry_at` to show why.
     pub(super) fn conflicted(&mut self, retry_at: Mono) {
         self.retry_at = Some(retry_at);
     }
@@ -75,7 +75,7 @@ impl Pacing {
     }
 }
 
-/// The next moment at which to look at each thing; at most one each.
+/// The next time to look at each key; at most one each.
 #[derive(Clone, Debug)]
 pub(super) struct Timers<K> {
     by_time: BTreeSet<(Mono, K)>,
@@ -89,7 +89,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Clone + Ord> Timers<K> {
-    /// Looks at `key` then, and at no other time.
+    /// Looks at `key` at that time only; None: never.
     pub(super) fn set(&mut self, key: K, at: Option<Mono>) {
         if let Some(before) = self.by_key.remove(&key) {
             self.by_time.remove(&(before, key.clone()));
@@ -104,12 +104,12 @@ impl<K: Clone + Ord> Timers<K> {
         *self = Self::default();
     }
 
-    /// The earliest moment.
+    /// The earliest time.
     pub(super) fn first(&self) -> Option<Mono> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// One of the things whose moment has come.
+    /// A key whose time has come; its timer is removed.
     pub(super) fn pop_due(&mut self, now: Mono) -> Option<K> {
         self.first().filter(|at| *at <= now)?;
         let (_, key) = self.by_time.pop_first()?;

@@ -16,22 +16,22 @@ use crate::key::{KindId, ObjectKey};
 use crate::time::Mono;
 use crate::workload::{Parked, Parking};
 
-/// Those that are, by the names under which rollouts for them stand in line.
+/// The parked workloads, by the keys under which their rollouts queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parks {
     of: BTreeMap<TargetKind, OfKind>,
-    /// Those that no rollout looks after.
+    /// Workloads that no rollout manages.
     left: BTreeMap<ObjectKey, Left>,
-    /// Those of which the rollout is gone, and its update had failed.
+    /// Workloads whose rollout is gone after its update failed.
     failed: BTreeSet<ObjectKey>,
 }
 
-/// Those of one kind.
+/// The parked workloads of one kind.
 #[derive(Clone, Debug, Default)]
 struct OfKind {
     synced: bool,
     objects: BTreeMap<ObjectKey, Parked>,
-    /// Those that the list under way has named.
+    /// Workloads that the arriving list has named.
     named: BTreeSet<ObjectKey>,
 }
 
@@ -43,24 +43,25 @@ impl Parks {
         }
     }
 
-    /// The one under that name.
+    /// The parked workload with that key.
     fn named(&self, place: &ObjectKey) -> Option<&Parked> {
         self.of.values().filter(|of| of.synced).find_map(|of| of.objects.get(place))
     }
 
-    /// The names of all.
+    /// Keys of all parked workloads.
     pub(super) fn places(&self) -> impl Iterator<Item = &ObjectKey> {
         self.of.values().flat_map(|of| of.objects.keys())
     }
 
-    /// The rollout of that one is gone, and its update has failed.
+    /// The workload's rollout is gone, and its update failed.
     pub(super) fn failed(&mut self, place: &ObjectKey) {
         if self.named(place).is_some() {
             self.failed.insert(place.clone());
         }
     }
 
-    /// Nobody has to see to it. What is under way is worth an event all the same: the watch may be faster than an answer.
+    /// The workload needs no release. A deed under way keeps its entry: the watch may be faster than the answer, which
+    /// is worth an event.
     fn kept(&mut self, place: &ObjectKey) {
         if self.left.get(place).is_none_or(|left| !left.waits()) {
             self.left.remove(place);
@@ -68,7 +69,7 @@ impl Parks {
         }
     }
 
-    /// Under which names something may be different now.
+    /// Applies a watch event. Returns the keys that may have changed.
     fn changed(&mut self, kind: TargetKind, watch: Watch<Parked>) -> Vec<ObjectKey> {
         let of = self.of.entry(kind).or_default();
         match watch {
@@ -116,7 +117,7 @@ impl Engine {
             self.stores.each_mut().for_each(|store| store.pod_changed(&place));
             self.dirty_pods.insert(place);
         }
-        // Those for a workload that is not parked may have waited for the list to say so.
+        // Rollouts of workloads that are not parked may have waited for the complete list.
         if complete {
             self.stores.each_mut().filter(|store| store.about().many).for_each(AnyStore::all_dirty);
         }
@@ -124,7 +125,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// A parked workload that no rollout looks after is released.
+    /// Releases a parked workload that no rollout manages.
     pub(super) fn plan_left(&mut self, now: Mono, place: &ObjectKey, actions: &mut Vec<Action>) {
         if self.parks.of.is_empty() {
             return;
@@ -135,7 +136,7 @@ impl Engine {
         };
         let Parks { left, failed, .. } = &mut self.parks;
         let left = left.entry(place.clone()).or_insert_with(|| Left::new(now));
-        // A finalizer may have kept its rollout for a while.
+        // A finalizer may have kept the rollout until now.
         left.failed = failed.contains(place);
         let subject = Subject::Pod(place.clone());
         let pods = |key: &ObjectKey| self.pods.read(key).map(Cow::into_owned);
@@ -157,7 +158,7 @@ impl Engine {
         self.timers.set(subject, wake_at);
     }
 
-    /// What was done with such a workload came back; what is worth an event.
+    /// A deed for such a workload ended. Returns the event to emit.
     pub(super) fn left_done(&mut self, now: Mono, place: ObjectKey, deed: &Deed, done: Done) -> Option<Note> {
         let note = self.parks.left.get_mut(&place)?.done(now, deed, done);
         self.dirty_pods.insert(place);

@@ -1,4 +1,4 @@
-//! From what is known to the next write of each object.
+//! Plans the next write of each object.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::pod::Pod;
 use crate::readiness;
 use crate::time::{Mono, earliest};
 
-/// How many times longer answered orders stay in a book where many requests wait.
+/// By what factor answered orders stay longer in a book while many requests wait.
 const TIDY_LATER: u32 = 10;
 
 impl Engine {
@@ -36,7 +36,7 @@ impl Engine {
         key: &ObjectKey,
         actions: &mut Vec<Action>,
     ) {
-        // Out of the map, and still where it stands in its queue.
+        // The entry leaves the map, but stays in its queue.
         let Some(mut entry) = K::store_mut(&mut self.stores).objects.remove(key) else {
             return self.plan_rest::<K>(now, key, actions);
         };
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// What the request needs, and what is worth a number.
+    /// What the request needs, and measurements to count.
     fn decide<K: Stored>(
         &self,
         now: Mono,
@@ -129,7 +129,7 @@ impl Engine {
             writes: PodWrites {
                 images: if images_open { &entry.images } else { &[] },
                 images_now: images_open && known.is_some_and(|e| e.pod.in_flight()),
-                // A dry run has no effect that could be unknown: what is, is another one's.
+                // A dry run has no effect that could be unknown: an open write is another request's.
                 resources: entry.sizing.as_ref().filter(|own| !own.dry_run && resources_open),
                 resources_open,
             },
@@ -143,7 +143,7 @@ impl Engine {
         K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)
     }
 
-    /// The same, without what has to wait until this process has written the request once; numbers are counted.
+    /// The same, without what must wait until this process has written the request once. Counts the measurements.
     pub(super) fn decided<K: Stored>(
         &mut self,
         now: Mono,
@@ -157,7 +157,7 @@ impl Engine {
         plan
     }
 
-    /// Begins what the plan wants to be read; gives back when to look again.
+    /// Begins the read that the plan wants. Returns when to look again.
     fn begin_reading<K: Stored>(
         &mut self,
         now: Mono,
@@ -184,7 +184,7 @@ impl Engine {
         None
     }
 
-    /// Starts the write of the object that the plan needs next; else gives back when to look again.
+    /// Starts the next write of the object, or returns when to look again.
     fn write_object<K: Stored>(
         &mut self,
         now: Mono,
@@ -213,7 +213,7 @@ impl Engine {
             if K::course(&before).target.is_none() && course.target.is_some() {
                 entry.begin(now);
             }
-            // Nothing begins any more unless a later write shows that the end was not stored.
+            // Once an end is sent, nothing begins unless a later write shows that it was not stored.
             entry.confirmed &= course.ended.is_none();
             entry.replaces = Some(Box::new(before));
         }
@@ -221,8 +221,8 @@ impl Engine {
         None
     }
 
-    /// Of what a list names, most may be over and through: a leader that begins does not keep it whole until all lists are
-    /// there. Of them, only the books say something of it. Whether nothing but its name is left.
+    /// Lets an ended request rest while lists are still arriving: most listed requests may have ended, and a new leader
+    /// need not keep them whole. Of the lists, only the books concern it. Returns whether it rests.
     pub(super) fn rest_early<K: Stored>(&mut self, now: Mono, wall: DateTime<Utc>, key: &ObjectKey) -> bool {
         if self.synced() || !self.books.synced {
             return false;
@@ -248,7 +248,7 @@ impl Engine {
         through
     }
 
-    /// Deletes a request that is over and through, in time.
+    /// Deletes a resting request when its time to live is over.
     fn plan_rest<K: Stored>(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
         let Some(rest) = K::store(&self.stores).resting.get(key) else { return };
         let at = rest.expiry.max(rest.deletes.waits_until(now)).filter(|_| rest.expiry.is_some());
@@ -262,10 +262,10 @@ impl Engine {
         self.timers.set(subject::<K>(key), earliest(at, swept));
     }
 
-    /// Holds back what is not begun yet until this process has written the request once since it leads.
+    /// Holds back what has not begun until this process has written the request once as leader.
     ///
-    /// An end that the leader before it sent may arrive after the lists that this one decides on. The status is written as
-    /// it is, at the version that is known: it fails where there is a newer one.
+    /// An end that the previous leader sent may be stored after the lists that this one decides on. So this leader
+    /// writes the known status at the known version, which fails if a newer version exists.
     fn confirm_first<K: Stored>(&self, entry: &Entry<K>, plan: &mut Plan<K::Status>) {
         let request = entry.request.get();
         let Some(node) = node_of(request).filter(|_| !entry.confirmed) else { return };
@@ -281,7 +281,7 @@ impl Engine {
         plan.images.clear();
         (plan.sizing, plan.deed) = (None, None);
         if !plan.orders.iter().all(stands) {
-            // What stands goes only together with what takes its place.
+            // An order in the book is removed only together with the write of its replacement.
             let own = views(book).filter(|view| request_uid(&view.order.id) == request.uid());
             plan.orders = own.map(|view| view.order.clone()).collect();
         }
@@ -289,7 +289,7 @@ impl Engine {
         plan.status = Some(StatusWrite { status, urgency: Urgency::Now });
     }
 
-    /// How long a wait of the request lasts before it is written down.
+    /// How long a wait of the request lasts before its status reports it.
     fn progress_hold<K: Stored>(&self, entry: &Entry<K>) -> Duration {
         let store = K::store(&self.stores);
         let pod = entry.request.get().pod_key();
@@ -341,7 +341,7 @@ impl Engine {
         }
     }
 
-    /// Starts the one write that the Pod needs next; else gives back when to look again.
+    /// Starts the next write of the Pod, or returns when to look again.
     fn write_pod(&mut self, now: Mono, entry: &mut PodEntry, actions: &mut Vec<Action>) -> Option<Mono> {
         if entry.write.patience_over(now) {
             entry.pod.retry();
@@ -366,7 +366,7 @@ impl Engine {
         None
     }
 
-    /// The one change that a Pod needs next: first what keeps it out of service or brings it back.
+    /// The next change that a Pod needs: first its gates, which keep it out of service or bring it back.
     fn change_of(&self, pod: &Pod) -> Option<(PodChange, Wrote)> {
         if pod.gone() {
             return None;
@@ -404,7 +404,7 @@ impl Engine {
         {
             work.retry();
         }
-        // Where many wait, more orders will come for the node, and take those with them that are over.
+        // While many requests wait, more orders will come for the node; their write also removes the answered ones.
         let tidy_after =
             self.config.tidy_after.saturating_mul(if self.room.crowded() { TIDY_LATER } else { 1 });
         let mut placed = None;
@@ -439,30 +439,30 @@ impl Engine {
         }
     }
 
-    /// Notes which requests have orders without a place; `placed`: the IDs of those that have one.
+    /// Notes which requests have orders without a place. `placed`: IDs of the orders with one.
     fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
         let timers = &mut self.timers;
         for store in self.stores.each_mut() {
             let kind = store.about().id;
             for key in store.places(now, node, placed) {
-                // It tells so, makes room, or may do without.
+                // The request reports it, makes room, or may do without the daemon.
                 timers.set(Subject::Object(kind, key), Some(now));
             }
         }
     }
 }
 
-/// It, as what is planned.
+/// The request as a subject to plan.
 fn subject<K: Stored>(key: &ObjectKey) -> Subject {
     Subject::Object(K::ABOUT.id, key.clone())
 }
 
-/// When its turn comes.
+/// Which turn the request takes: new while it waits, then begun.
 fn turn<'a, K: Stored>(entry: &Entry<K>, key: &'a ObjectKey, node: Option<&'a str>) -> Turn<'a> {
     if entry.waits() { Turn::New(&key.namespace, node) } else { Turn::Begun(&key.namespace) }
 }
 
-/// Their IDs.
+/// IDs of the orders.
 fn ids(orders: &[Order]) -> BTreeSet<String> {
     orders.iter().map(|order| order.id.clone()).collect()
 }
@@ -475,7 +475,7 @@ struct Next<S> {
     status: Option<S>,
 }
 
-/// The one write of the request object that its plan needs next.
+/// The next write of the request object that its plan needs.
 fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Next<K::Status>> {
     let now = |write| Some(Next { write, urgency: Urgency::Now, status: None });
     if plan.delete {

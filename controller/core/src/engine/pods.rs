@@ -1,7 +1,7 @@
 //! The Pods of the cluster.
 //!
-//! Most have no request, and need no write: such a one is kept packed, in a few hundred bytes. What changes about a Pod, and
-//! every request for it, wakes it for as long as it has something at stake.
+//! Most Pods have no request and need no write. Such a Pod is kept packed, in a few hundred bytes. A change of the Pod
+//! or a request for it wakes it, until nothing is pending for it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use super::kept::PodEntry;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 
-/// All Pods, and whether a list has come. They are kept by a process that does not lead, too: to list them is most of what
-/// it takes to begin to lead.
+/// All Pods, and whether a list came. A process that does not lead keeps them, too: to list them is most of the work of
+/// becoming leader.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pods {
     pub(super) synced: bool,
-    /// The list that came last, or is coming.
+    /// Number of the last list, or of the one that is arriving.
     round: u32,
     slots: BTreeMap<ObjectKey, Slot>,
 }
@@ -25,24 +25,24 @@ pub(super) struct Pods {
 #[derive(Clone, Debug)]
 enum Slot {
     Awake(Box<PodEntry>),
-    /// And what [`PodEntry::round`] was, and a hash of its controller's UID.
+    /// The bytes, what [`PodEntry::round`] was, and a hash of the controller's UID.
     Packed(Box<[u8]>, u32, u32),
 }
 
-/// A hash of a controller's UID; of two with one hash, who looks reads the Pods.
+/// Hash of a controller's UID. Two UIDs may have the same hash, so the caller must check the Pods.
 fn hash(uid: &str) -> u32 {
     u32::try_from(labels::hash(uid) >> 32).unwrap_or_default()
 }
 
 impl Slot {
-    /// The bytes are its own, so they can always be read.
+    /// This process wrote the bytes, so they can always be read.
     fn unpack(bytes: &[u8]) -> Option<Pod> {
         postcard::from_bytes(bytes).ok()
     }
 }
 
 impl Pods {
-    /// What is kept of a Pod that is awake. Whoever plans for a Pod [wakes](Pods::wake) it first.
+    /// The entry of a Pod that is awake. The planner [wakes](Pods::wake) a Pod first.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&PodEntry> {
         match self.slots.get(key)? {
             Slot::Awake(entry) => Some(entry),
@@ -50,12 +50,12 @@ impl Pods {
         }
     }
 
-    /// A part of a list comes; `first`: it begins.
+    /// A part of a list arrives. `first`: the first one.
     pub(super) fn list_begins(&mut self, first: bool) {
         self.round = self.round.wrapping_add(u32::from(first));
     }
 
-    /// Those that the last list has not named.
+    /// Pods that the last list has not named.
     pub(super) fn unlisted(&self) -> Vec<ObjectKey> {
         let round = |slot: &Slot| match slot {
             Slot::Awake(entry) => entry.round,
@@ -65,7 +65,7 @@ impl Pods {
         lost.map(|(key, _)| key.clone()).collect()
     }
 
-    /// The Pod, awake or not.
+    /// The Pod, awake or packed.
     pub(super) fn read(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         match self.slots.get(key)? {
             Slot::Awake(entry) => Some(Cow::Borrowed(entry.pod.get())),
@@ -73,7 +73,7 @@ impl Pods {
         }
     }
 
-    /// What is kept of a Pod, which is awake from now on.
+    /// Wakes the Pod and returns its entry.
     pub(super) fn wake(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
         let slot = self.slots.get_mut(key)?;
         if let Slot::Packed(bytes, round, _) = slot {
@@ -85,7 +85,7 @@ impl Pods {
         }
     }
 
-    /// The watch names a Pod that is known already: it is awake from now on.
+    /// The watch names a known Pod: wakes it.
     pub(super) fn named(&mut self, key: &ObjectKey) -> Option<&mut PodEntry> {
         let round = self.round;
         let entry = self.wake(key)?;
@@ -93,18 +93,18 @@ impl Pods {
         Some(entry)
     }
 
-    /// The watch names a Pod that is not known yet.
+    /// The watch names a new Pod.
     pub(super) fn appeared(&mut self, pod: Pod) {
         let key = pod.key.clone();
         self.insert(&key, Box::new(PodEntry::new(pod, self.round)));
     }
 
-    /// Puts a Pod back that was taken out.
+    /// Puts a removed Pod back.
     pub(super) fn insert(&mut self, key: &ObjectKey, entry: Box<PodEntry>) {
         self.slots.insert(key.clone(), Slot::Awake(entry));
     }
 
-    /// Takes a Pod out, awake.
+    /// Removes a Pod and returns its entry, awake.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Box<PodEntry>> {
         match self.slots.remove(key)? {
             Slot::Awake(entry) => Some(entry),
@@ -114,7 +114,7 @@ impl Pods {
         }
     }
 
-    /// Nothing is at stake for the Pod.
+    /// Packs the Pod if nothing is pending for it.
     pub(super) fn pack(&mut self, key: &ObjectKey) {
         let Some(slot) = self.slots.get_mut(key) else { return };
         if let Slot::Awake(entry) = slot
@@ -126,7 +126,7 @@ impl Pods {
         }
     }
 
-    /// Those of the namespace that belong to the controller of that UID, and perhaps a few others.
+    /// Pods of the namespace that belong to the controller with that UID, and perhaps a few others.
     pub(super) fn of_controller(&self, namespace: &str, uid: &str) -> Vec<ObjectKey> {
         let meant = hash(uid);
         let own = self.slots.range(ObjectKey::new(namespace, "")..);
@@ -137,17 +137,17 @@ impl Pods {
         own.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Every Pod that is known.
+    /// Keys of all known Pods.
     pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.slots.keys()
     }
 
-    /// Those that are awake.
+    /// Keys of all Pods that are awake.
     pub(super) fn awake(&self) -> impl Iterator<Item = &ObjectKey> {
         self.slots.iter().filter(|(_, slot)| matches!(slot, Slot::Awake(_))).map(|(key, _)| key)
     }
 
-    /// What was timed while another process led is timed anew.
+    /// Forgets times that were measured while another process led.
     pub(super) fn restart(&mut self) {
         for slot in self.slots.values_mut() {
             if let Slot::Awake(entry) = slot {
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Every Pod of the cluster is kept: with its place in the map, within the 0.8 KiB that a Pod may cost.
+    /// Every Pod of the cluster is kept. With its place in the map, it may cost at most 0.8 KiB.
     #[test]
     fn a_pod_without_a_request_takes_little() {
         let pod = typical();
@@ -214,7 +214,7 @@ mod tests {
         assert!(bytes.len() <= 560 && place <= 130, "{} bytes, {place} in the map", bytes.len());
     }
 
-    /// Anybody can write the UID of another namespace's controller into a Pod.
+    /// Any user can write the UID of another namespace's controller into a Pod.
     #[test]
     fn pods_are_found_by_their_controllers() {
         let named = |namespace: &str, name: &str, uid: &str| {
@@ -265,7 +265,7 @@ mod tests {
         for name in ["packed", "lost-packed"] {
             pods.pack(&ObjectKey::new("ns", name));
         }
-        // One list breaks off after the first part, and another one comes.
+        // One list breaks off after the first part, and another follows.
         pods.list_begins(true);
         pods.named(&ObjectKey::new("ns", "lost"));
         pods.list_begins(true);

@@ -1,5 +1,5 @@
-//! Where the requests of a kind stand with the Pods that they name: an event about a Pod plans those that it concerns,
-//! however many wait.
+//! The queues of requests of one kind, by Pod. An event about a Pod plans only the requests that it concerns, however
+//! many wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use crate::key::ObjectKey;
 /// How far a request is with its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
-    /// It was accepted and has not ended, or its acceptance was sent, whatever came of it: nothing overtakes it.
+    /// It was accepted and has not ended, or its acceptance was sent, with whatever result. No request overtakes it.
     Begun,
     /// It waits for its turn.
     Waits,
-    /// It only asks what would be: it is in nobody's way, and nobody in its.
+    /// A dry run or a suspended request: it neither blocks nor is blocked.
     Asks,
-    /// It has ended or is about to be deleted, and has not got through with its orders.
+    /// It has ended but still has orders, or it has not ended and is being deleted.
     Lingers,
-    /// It has ended, and what it gave is kept up.
+    /// It has ended, and its claim on the Pod lasts.
     Lasts,
 }
 
@@ -24,7 +24,7 @@ impl Standing {
     const ALL: [Self; 5] = [Self::Begun, Self::Waits, Self::Asks, Self::Lingers, Self::Lasts];
 }
 
-/// A request in the queue of its Pod, in the order in which they go.
+/// Place of a request in the queue of its Pod, in the order of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) standing: Standing,
@@ -33,13 +33,13 @@ pub(super) struct Place {
     pub(super) key: ObjectKey,
 }
 
-/// The requests of one kind by their Pods. What is over and through stands nowhere.
+/// The requests of one kind by Pod. Ended requests without orders or claims are in no queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queues(BTreeMap<ObjectKey, BTreeSet<Place>>);
 
 impl Queues {
     pub(super) fn enter(&mut self, pod: &ObjectKey, place: Place) {
-        // Most changes concern Pods that are known.
+        // Most changes concern known Pods: the key need not be cloned.
         match self.0.get_mut(pod) {
             Some(places) => {
                 places.insert(place);
@@ -58,12 +58,12 @@ impl Queues {
         }
     }
 
-    /// How many stand with a Pod.
+    /// Length of the Pod's queue.
     pub(super) fn len(&self, pod: &ObjectKey) -> usize {
         self.0.get(pod).map_or(0, BTreeSet::len)
     }
 
-    /// Those of a Pod that are so far, the oldest first.
+    /// Requests of the Pod with that standing, the oldest first.
     pub(super) fn of(
         &self,
         pod: &ObjectKey,
@@ -78,21 +78,21 @@ impl Queues {
         places.into_iter().flatten()
     }
 
-    /// Whose turn it is, or will be next.
+    /// The request whose turn it is, or will be next.
     pub(super) fn first(&self, pod: &ObjectKey) -> Option<&Place> {
         let first = self.0.get(pod)?.first()?;
         [Standing::Begun, Standing::Waits].contains(&first.standing).then_some(first)
     }
 
-    /// Those whose plans may be different when something changes about the Pod or about one of them: of those that wait
-    /// or only ask, the first.
+    /// Requests whose plans may change with the Pod or with one of these requests. Of the waiting requests and of the
+    /// dry runs, only the first.
     pub(super) fn concerned(&self, pod: &ObjectKey) -> impl Iterator<Item = &ObjectKey> + use<'_> {
         let first = |standing| self.of(pod, standing).take(1);
         let all = self.of(pod, Standing::Begun).chain(self.of(pod, Standing::Lingers));
         all.chain(first(Standing::Waits)).chain(first(Standing::Asks)).map(|place| &place.key)
     }
 
-    /// The Pods of a namespace that requests stand with.
+    /// The Pods of a namespace that have a queue.
     pub(super) fn pods_of<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ObjectKey> {
         let pods = self.0.range(ObjectKey::new(namespace, "")..).map(|(pod, _)| pod);
         pods.take_while(move |pod| pod.namespace == namespace)

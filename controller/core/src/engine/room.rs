@@ -1,9 +1,9 @@
-//! How much is under way at a time, and whose turn is next. Who finds no room stands in line and is planned again when its
-//! turn comes, so what it does then follows from what is known then.
+//! How many actions are under way at a time, and whose turn is next. A subject that finds no room waits in line. It is
+//! planned again when its turn comes, so that it acts on what is known then.
 //!
-//! Namespaces take turns, so what one of them asks for keeps no other's waiting. Within one, requests that have begun go
-//! before new ones, and new ones of a node follow each other. Where many wait, a turn is [some](ROW) new ones of one node, and
-//! their orders wait for each other for [a moment](GATHER), so that they reach its book in one write.
+//! Namespaces take turns, so that none keeps another waiting. Within one, requests that have begun go before new ones,
+//! and new ones of a node follow each other. While many wait, a turn is [several](ROW) new ones of one node. Their
+//! orders [wait for each other](GATHER), so that they reach its book in one write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,31 +17,31 @@ use crate::time::Mono;
 
 /// Most actions under way at a time; each holds a stream of the connection to the API server.
 const MOST: usize = 16;
-/// Most of one namespace among them: more of it would wait in the API server, and there before what others ask for.
+/// Most of one namespace among them: more would wait in the API server, ahead of other namespaces' actions.
 const MOST_OF_NAMESPACE: usize = 4;
-/// Most of the books among them.
+/// Most writes of books among them.
 const MOST_BOOKS: usize = 8;
-/// Most new requests of one node, of those that wait, that go one after another.
+/// Most waiting new requests of one node that go one after another.
 const MOST_IN_A_ROW: usize = 32;
-/// Where so many wait,
+/// From so many waiting subjects on, [`ROW`] and [`GATHER`] apply.
 const CROWD: usize = 256;
-/// so many new requests of one node are a namespace's turn, though more of it are then under way than else,
+/// New requests of one node in a namespace's turn, even beyond [`MOST_OF_NAMESPACE`].
 const ROW: usize = 4;
-/// and their orders wait so long for each other, from the first one's turn. Then, for as long again, none waits.
+/// How long their orders wait for each other, from the first one's turn. Then, for as long again, none waits.
 const GATHER: Duration = Duration::from_millis(500);
-/// A namespace's new requests may begin this often in the long run, or less often where the API server [is busy](Load::slows),
+/// Least time between a namespace's new requests in the long run; longer while the API server [is busy](Load::slows).
 const SPACING: Duration = Duration::from_millis(20);
-/// and at once as many as would in this time.
+/// As many new requests as fit in this time may begin at once.
 const BURST: Duration = Duration::from_secs(6);
 
-/// What the turn of something depends on.
+/// What the turn of a subject depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Turn<'a> {
-    /// An order book: of no namespace.
+    /// An order book, which belongs to no namespace.
     Book,
-    /// Of that namespace, and begun.
+    /// A subject of that namespace that has begun.
     Begun(&'a str),
-    /// Of that namespace, and new; the node of its Pod, where that is known.
+    /// A new subject of that namespace; the node of its Pod, if known.
     New(&'a str, Option<&'a str>),
 }
 
@@ -54,7 +54,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Whose room something takes.
+/// Whose room an action takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of<'a> {
     Books,
@@ -62,7 +62,7 @@ pub(super) enum Of<'a> {
 }
 
 impl<'a> Of<'a> {
-    /// Whose room is free again, where an action has ended by that.
+    /// Whose room is free again, if the event ends an action.
     pub(super) fn ended(event: &'a Event) -> Option<Self> {
         let key = match event {
             Event::Written { key, .. } | Event::PodWritten { key, .. } | Event::PodTried { key, .. } => key,
@@ -81,37 +81,37 @@ impl<'a> Of<'a> {
     }
 }
 
-/// What is under way, and what waits for its turn.
+/// Actions under way, and subjects that wait for their turn.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     under_way: usize,
     books: Lane,
     namespaces: BTreeMap<String, Lane>,
-    /// Namespaces of which something could have its turn.
+    /// Namespaces that could have a turn.
     ready: BTreeSet<String>,
     /// The namespace that had a turn last.
     last: String,
     /// When the next new request of a namespace may begin.
     paced: Timers<String>,
-    /// When nothing has to be known of a namespace any more.
+    /// When a namespace can be forgotten.
     spent: Timers<String>,
-    /// How many stand in line.
+    /// Number of subjects in line.
     waiting: usize,
-    /// How many new requests of one node that namespace's turn has been so far.
+    /// Number of new requests of one node in that namespace's turn so far.
     row: usize,
-    /// Whose turn it is.
+    /// The subject whose turn it is.
     called: Option<Subject>,
     load: Load,
 }
 
-/// Of one namespace, or of the books.
+/// Room and lines of one namespace, or of the books.
 #[derive(Clone, Debug)]
 struct Lane {
     most: usize,
     under_way: usize,
     begun: Line,
     new: Line,
-    /// When the new requests that began would all have begun, had each waited for the one before it.
+    /// When all begun new requests would have begun, had each waited for the one before it.
     paced_to: Mono,
 }
 
@@ -129,13 +129,13 @@ impl Lane {
         !(self.begun.is_empty() && self.new.is_empty())
     }
 
-    /// The next of those that wait could have its turn.
+    /// Whether the next waiting subject could have its turn.
     fn is_ready(&self, now: Mono) -> bool {
         let new = !self.new.is_empty() && (self.next_new() <= now || self.new.goes_on());
         self.under_way < self.most && (!self.begun.is_empty() || new)
     }
 
-    /// The next new one waits so many times the [`SPACING`].
+    /// An action starts. The next new one waits `slows` times the [`SPACING`].
     fn start(&mut self, now: Mono, turn: Turn<'_>, slows: u32) {
         self.under_way = self.under_way.saturating_add(1);
         if matches!(turn, Turn::New(..)) {
@@ -148,16 +148,16 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Those that wait, by groups: those of a group one after another, in the order in which they came.
+/// Waiting subjects by group. Those of a group follow each other in order of arrival.
 #[derive(Clone, Debug, Default)]
 struct Line {
     by_group: BTreeMap<(String, u64), Subject>,
     places: BTreeMap<Subject, (String, u64)>,
-    /// How many have come.
+    /// Number of arrivals.
     came: u64,
-    /// The group that has its turn, and how many of it have had theirs.
+    /// The group whose turn it is, and how many of it were called.
     turn: (String, usize),
-    /// When its orders began to wait for each other.
+    /// When the orders of the group began to wait for each other.
     gathers_from: Option<Mono>,
 }
 
@@ -170,7 +170,7 @@ impl Line {
         self.places.contains_key(subject)
     }
 
-    /// Goes to the end of its group, unless it is in line; how many more are in line now.
+    /// Adds the subject to the end of its group, unless it is in line. Returns how many were added.
     fn join(&mut self, subject: &Subject, group: &str) -> usize {
         if self.holds(subject) {
             return 0;
@@ -182,7 +182,8 @@ impl Line {
         1
     }
 
-    /// The next one is of the node whose turn it is: what that is too early, those of other nodes are later.
+    /// Whether the next subject has the node whose turn it is. It may begin early; those of other nodes then begin
+    /// later.
     fn goes_on(&self) -> bool {
         let (group, had) = &self.turn;
         let next =
@@ -192,7 +193,7 @@ impl Line {
 
     fn call(&mut self, now: Mono) -> Option<Subject> {
         let (group, had) = &self.turn;
-        // A group that goes on getting new ones keeps no other one's waiting.
+        // A group that keeps growing must not keep other groups waiting.
         let from = (group.clone(), if *had < MOST_IN_A_ROW { 0 } else { u64::MAX });
         let next = self.by_group.range(from..).next().or_else(|| self.by_group.first_key_value());
         let place = next?.0.clone();
@@ -228,8 +229,8 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Whether an action that `subject` needs may start. One that may counts as under way until [`Room::ended`]; else
-    /// `subject` stands in line.
+    /// Whether an action of `subject` may start. If so, it counts as under way until [`Room::ended`]. If not, `subject`
+    /// waits in line.
     pub(super) fn start(&mut self, now: Mono, subject: &Subject, turn: Turn<'_>) -> bool {
         let called = self.called.as_ref() == Some(subject);
         let free = called || (self.under_way < MOST && self.ready.is_empty() && !self.books.is_ready(now));
@@ -267,7 +268,7 @@ impl Room {
         may
     }
 
-    /// The same of one more beside another that `subject` has just started: nobody's turn is for more than one.
+    /// The same for one more action, right after `subject` started another: a turn is for one action.
     pub(super) fn start_more(&mut self, now: Mono, subject: &Subject, turn: Turn<'_>) -> bool {
         let called = self.called.take();
         let may = self.start(now, subject, turn);
@@ -275,7 +276,7 @@ impl Room {
         may
     }
 
-    /// An action came to its end.
+    /// An action ended.
     pub(super) fn ended(&mut self, now: Mono, of: Of<'_>) {
         let lane = match of {
             Of::Books => Some(&mut self.books),
@@ -290,7 +291,7 @@ impl Room {
         self.look(now, of);
     }
 
-    /// `subject` stands in the line of that turn.
+    /// Whether `subject` waits in the line of that turn.
     pub(super) fn waits(&self, subject: &Subject, turn: Turn<'_>) -> bool {
         let lane = match turn.of() {
             Of::Books => Some(&self.books),
@@ -302,7 +303,7 @@ impl Room {
         })
     }
 
-    /// Whose turn it is, while there is room: it is to be planned, and may start what it needs.
+    /// The subject whose turn it is, if room is free. The caller plans it, and it may start its action.
     pub(super) fn call(&mut self, now: Mono) -> Option<Subject> {
         while let Some(namespace) = self.paced.pop_due(now).or_else(|| self.spent.pop_due(now)) {
             self.look(now, Of::Namespace(&namespace));
@@ -311,7 +312,7 @@ impl Room {
         if self.under_way >= MOST {
             return None;
         }
-        // Their orders are what all namespaces wait for.
+        // Books come first: all namespaces wait for their orders.
         if self.books.is_ready(now) {
             self.called = self.books.begun.call(now);
             self.waiting = self.waiting.saturating_sub(1);
@@ -338,7 +339,7 @@ impl Room {
         self.called.clone()
     }
 
-    /// Until when new orders of these namespaces for that node wait: while each has called others for it.
+    /// Until when new orders of these namespaces for the node wait. None unless each is calling requests of that node.
     pub(super) fn gathers<'b>(
         &self,
         now: Mono,
@@ -349,27 +350,27 @@ impl Room {
             let lane = self.namespaces.get(namespace).filter(|lane| lane.new.turn.0 == node)?;
             lane.new.gathers_from.map(|from| from.after(GATHER)).filter(|until| *until > now)
         };
-        // What has to be written at once for one is written for all.
+        // If the orders of one namespace cannot wait, all are written.
         let all: Vec<Mono> = of.map(until).collect::<Option<_>>()?;
         all.into_iter().min().filter(|_| self.crowded())
     }
 
-    /// Many stand in line.
+    /// Whether many subjects wait.
     pub(super) fn crowded(&self) -> bool {
         self.waiting >= CROWD
     }
 
-    /// How many stand in line.
+    /// Number of subjects in line.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// When somebody's turn may come though nothing has ended.
+    /// When a turn may come even if no action ends.
     pub(super) fn wake_at(&self) -> Option<Mono> {
         self.paced.first()
     }
 
-    /// Nobody waits any more.
+    /// Empties all lines.
     pub(super) fn clear(&mut self, now: Mono) {
         (self.called, self.waiting, self.row) = (None, 0, 0);
         (self.books.begun, self.books.new) = (Line::default(), Line::default());
@@ -382,7 +383,7 @@ impl Room {
         }
     }
 
-    /// Notes whether a namespace could have a turn, when it could, or that nothing has to be known of it.
+    /// Notes whether and when a namespace could have a turn, or forgets it.
     fn look(&mut self, now: Mono, of: Of<'_>) {
         let Of::Namespace(namespace) = of else { return };
         let Some((namespace, lane)) = self.namespaces.get_key_value(namespace) else { return };

@@ -17,7 +17,7 @@ fn name(subject: Option<Subject>) -> String {
     }
 }
 
-/// As many of a namespace as may start at once.
+/// Starts as many actions of a namespace as may start at once. Returns how many.
 fn fill(room: &mut Room, namespace: &str) -> usize {
     let names = (0..99).map(|i| pod(namespace, format!("fill-{i}")));
     let started = names.filter(|subject| room.start(Mono(0), subject, Turn::Begun(namespace))).count();
@@ -25,7 +25,7 @@ fn fill(room: &mut Room, namespace: &str) -> usize {
     started
 }
 
-/// Whose turns come, each of which starts one thing, with so much room.
+/// Up to `most` subjects whose turns come; each starts one action.
 fn turns(room: &mut Room, now: Mono, most: usize, turn: impl Fn(&Subject) -> Turn<'static>) -> Vec<String> {
     let mut names = Vec::new();
     while names.len() < most
@@ -57,7 +57,7 @@ fn who_waits_is_called_when_something_ends_and_then_has_room() {
     assert!(!room.start(Mono(0), &web, BEGUN) && room.waits(&web, BEGUN));
     assert_eq!(room.call(Mono(0)), None);
     room.ended(Mono(1), Of::Namespace("shop"));
-    // Whoever comes now has to wait behind it.
+    // A subject that comes now waits behind it.
     assert!(!room.start(Mono(1), &pod("shop", "late"), BEGUN));
     assert!(!room.start(Mono(1), &pod("other", "late"), Turn::Begun("other")));
     let other = room.call(Mono(1)).unwrap();
@@ -126,7 +126,7 @@ fn new_ones_of_a_node_follow_each_other_and_keep_no_other_nodes_waiting() {
     assert_eq!((nodes[0].as_str(), nodes[31].as_str(), nodes[64].as_str()), ("n1-0", "n1-31", "n1-32"));
 }
 
-/// So many new ones stand in line in each namespace, of so many nodes by turns.
+/// `each` new subjects wait in each namespace, of `nodes` nodes in turn.
 fn crowd(room: &mut Room, namespaces: [&'static str; 2], each: usize, nodes: usize) {
     for namespace in namespaces {
         assert_eq!(fill(room, namespace), 4);
@@ -141,7 +141,7 @@ fn crowd(room: &mut Room, namespaces: [&'static str; 2], each: usize, nodes: usi
     assert_eq!(room.waiting(), 2 * each);
 }
 
-/// Whose turns come when one thing after the other has ended, each without the last part of its name.
+/// Subjects whose turns come as one action after the other ends, without the last part of their names.
 fn rows(room: &mut Room, now: u64, ends: &[&'static str]) -> Vec<String> {
     let mut names = Vec::new();
     for of in ends {
@@ -187,7 +187,7 @@ fn orders_of_a_node_wait_for_those_that_come_with_them_and_for_no_others() {
         None,
         "one that waits for nobody takes the others along"
     );
-    // However often the node is called, its book is written.
+    // The book is written, however often the node is called.
     let mut room = Room::default();
     crowd(&mut room, ["a", "b"], 200, 1);
     let waits: Vec<bool> = (1000..9000)
@@ -236,7 +236,7 @@ fn those_of_a_node_begin_together_and_all_together_at_the_rate() {
     let mut room = Room::default();
     let new = |node| Turn::New("shop", Some(node));
     for i in 0..400 {
-        // Eight of each node.
+        // 100 of each node.
         let (node, subject) = (["n1", "n2", "n3", "n4"][i % 4], pod("shop", format!("p{i}")));
         if room.start(Mono(10_000), &subject, new(node)) {
             room.ended(Mono(10_000), Of::Namespace("shop"));
@@ -263,7 +263,7 @@ fn those_of_a_node_begin_together_and_all_together_at_the_rate() {
 fn new_ones_come_less_often_while_the_api_server_is_busy_and_others_ask_it() {
     let mut room = Room::default();
     let mut now = 10_000;
-    // A call of each namespace, one after the other, that takes so long.
+    // One call of each namespace, one after the other, of `millis` milliseconds.
     let both = |room: &mut Room, now: &mut u64, millis: u64| {
         for of in ["shop", "other"] {
             assert!(room.start(Mono(*now), &pod(of, "begun"), Turn::Begun(of)));
@@ -279,7 +279,8 @@ fn new_ones_come_less_often_while_the_api_server_is_busy_and_others_ask_it() {
         room.ended(Mono(now), Of::Namespace("shop"));
         begun += 1;
     }
-    // The answers take twice as long as at best: a quarter of the requests at once, and of those of the time that this takes.
+    // Answers take twice as long as at best: a quarter of the requests begin at once, and a quarter of those for the
+    // time that this takes.
     assert_eq!(begun, 300 / 4 + 11);
     assert!(room.start(Mono(now), &pod("other", "web"), Turn::New("other", None)), "others have their own");
 }
@@ -299,7 +300,7 @@ fn nobody_waits_once_the_lead_is_over() {
 }
 
 proptest! {
-    /// Whatever starts and ends when, everybody has a turn, and then nothing is kept.
+    /// In any sequence, every subject has a turn, and then nothing is kept.
     #[test]
     fn everybody_has_a_turn(
         asked in proptest::collection::vec((0..4_usize, 0..3_u8, 0..30_usize), 1..120),

@@ -1,4 +1,4 @@
-//! What is kept of the objects of one kind.
+//! What the engine keeps of the objects of one kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,29 +26,29 @@ use crate::tracked::Tracked;
 /// All objects of one kind.
 #[derive(Clone, Debug)]
 pub(super) struct Store<K: Kind> {
-    /// A list has come since the lead began.
+    /// A list came since this process became leader.
     pub(super) synced: bool,
-    /// The list that came last, or is coming.
+    /// Number of the last list, or of the one that is arriving.
     round: u32,
     pub(super) objects: BTreeMap<ObjectKey, Entry<K>>,
-    /// Those that are over and through.
+    /// Requests that rest: they have ended, and only their deletion is left.
     pub(super) resting: BTreeMap<ObjectKey, Rest>,
-    /// By the Pod that they name.
+    /// Requests by the Pod that they name.
     pub(super) queues: Queues,
-    /// Those of them that have a place among those of their namespace.
+    /// Which of them are within their namespace's limit.
     pub(super) bound: Bound,
-    /// Those that have not ended.
+    /// Objects that have not ended.
     pub(super) open: Open,
-    /// By their targets' nodes: those that are open or want orders.
+    /// Requests that are open, want orders or have a claim, by their target's node.
     pub(super) by_node: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// By the UIDs of the requests that made them.
+    /// Objects by the UID of the request that made them.
     pub(super) by_owner: BTreeMap<String, BTreeSet<ObjectKey>>,
-    /// To be planned.
+    /// Objects to plan.
     pub(super) dirty: BTreeSet<ObjectKey>,
 }
 
 impl<K: Kind> Store<K> {
-    /// None known yet; `most`: how many of a namespace are carried out at a time.
+    /// An empty store. `most`: how many requests of a namespace are carried out at a time; None: no limit.
     pub(super) fn new(most: Option<usize>) -> Self {
         Self {
             synced: false,
@@ -64,7 +64,7 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Those that are so far with the Pod, the oldest first.
+    /// Requests of the Pod with that standing, the oldest first.
     pub(super) fn of(
         &self,
         pod: &ObjectKey,
@@ -73,25 +73,25 @@ impl<K: Kind> Store<K> {
         self.queues.of(pod, standing).filter_map(|place| self.objects.get(&place.key))
     }
 
-    /// A part of a list comes; `first`: it begins.
+    /// A part of a list arrives. `first`: the first one.
     pub(super) fn list_begins(&mut self, first: bool) {
         self.round = self.round.wrapping_add(u32::from(first));
     }
 
-    /// Those that the last list has not named.
+    /// Objects that the last list has not named.
     pub(super) fn unlisted(&self) -> Vec<ObjectKey> {
         let lost = self.objects.iter().filter(|(_, entry)| entry.round != self.round);
         let rest = self.resting.iter().filter(|(_, rest)| rest.round != self.round);
         lost.map(|(key, _)| key).chain(rest.map(|(key, _)| key)).cloned().collect()
     }
 
-    /// The UID of the one of that name, whether it is at work or rests.
+    /// UID of the object with that key, resting or not.
     pub(super) fn uid(&self, key: &ObjectKey) -> Option<&str> {
         let rests = || self.resting.get(key).map(|rest| rest.uid.as_str());
         self.objects.get(key).map(|e| e.request.get().uid()).or_else(rests)
     }
 
-    /// Takes what is known of the request in, or its end.
+    /// Stores the entry, and updates the queue and the counts.
     pub(super) fn insert(&mut self, key: &ObjectKey, mut entry: Entry<K>) {
         let before = (entry.standing, entry.open);
         (entry.standing, entry.open) = (entry.stands(), !entry.request.get().completed());
@@ -99,7 +99,7 @@ impl<K: Kind> Store<K> {
         self.objects.insert(key.clone(), entry);
     }
 
-    /// Takes the request out, to be changed or to be forgotten.
+    /// Removes the entry, to change or to forget it.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry<K>> {
         let mut entry = self.objects.remove(key)?;
         let before = (entry.standing.take(), std::mem::take(&mut entry.open));
@@ -107,7 +107,7 @@ impl<K: Kind> Store<K> {
         Some(entry)
     }
 
-    /// Of a request that is over and through, all but its name goes.
+    /// Lets a request rest: keeps only what its deletion needs.
     pub(super) fn rest(&mut self, key: &ObjectKey, now: Mono) {
         let Some(mut entry) = self.remove(key) else { return };
         let since = K::completed_seen(&mut entry.memory).unwrap_or(now);
@@ -118,7 +118,7 @@ impl<K: Kind> Store<K> {
         self.resting.insert(key.clone(), rest);
     }
 
-    /// The watch, or a list that it delivers, tells of one.
+    /// The watch delivered the object. `listed`: in a list.
     pub(super) fn told(&mut self, now: Mono, request: K, listed: bool) {
         let key = request.meta().key.clone();
         let mut entry = match self.remove(&key) {
@@ -140,7 +140,7 @@ impl<K: Kind> Store<K> {
         self.insert(&key, entry);
     }
 
-    /// It does not stand with its owner any more.
+    /// Removes the entry from the index by owner.
     pub(super) fn disown(&mut self, entry: &Entry<K>) {
         let meta = entry.request.get().meta();
         if let Some(owner) = meta.owner {
@@ -148,7 +148,7 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Takes one out of those that rest.
+    /// A new entry, for a resting request or a new one.
     fn wake(&mut self, now: Mono, request: K) -> Entry<K> {
         let rest = self.resting.remove(request.meta().key).filter(|rest| rest.uid == request.uid());
         let mut entry = Entry::new(now, request);
@@ -156,7 +156,7 @@ impl<K: Kind> Store<K> {
         entry
     }
 
-    /// Notes how far a request is that is not where it was.
+    /// Updates the standing of a changed request.
     pub(super) fn stand(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.objects.remove(key) {
             self.insert(key, entry);
@@ -191,18 +191,18 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// What goes before a request that has not begun: others of its namespace.
+    /// The wait of a request beyond its namespace's limit; None if it is within.
     pub(super) fn too_many(&self, request: &K) -> Option<Before> {
         self.bound.before(request.meta().created, request.meta().key).map(Before::TooMany)
     }
 
-    /// Those whose orders belong into the node's book.
+    /// Requests whose orders belong into the node's book.
     pub(super) fn of_node<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a Entry<K>> {
         let keys = self.by_node.get(node).into_iter().flatten();
         keys.filter_map(|key| self.objects.get(key)).filter(move |e| node_of(e.request.get()) == Some(node))
     }
 
-    /// The lead begins or ends.
+    /// This process starts or stops leading.
     pub(super) fn begin_lead(&mut self, now: Mono, leading: bool) {
         self.synced &= !leading;
         self.objects.values_mut().for_each(|entry| entry.restart(now));
@@ -210,7 +210,7 @@ impl<K: Kind> Store<K> {
     }
 }
 
-/// A request that is over and through: what is left of it is its deletion in time.
+/// A resting request: it has ended, and only its timely deletion is left.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     pub(super) uid: String,
@@ -218,37 +218,37 @@ pub(super) struct Rest {
     since: Mono,
     /// [`Entry::round`].
     round: u32,
-    /// When its time is over; absent for never.
+    /// When to delete it; None: never.
     pub(super) expiry: Option<Mono>,
-    /// Deletions that failed.
+    /// Back-off after failed deletions.
     pub(super) deletes: Backoff,
 }
 
-/// What is known of whether the claim of a request may count.
+/// Whether the claim of a request may count, as far as known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admission {
-    /// Since when this process knows of it: what was read before may lack what its user changed just before.
+    /// Since when this process knows the request. A survey from before may lack what its user changed just before.
     pub(super) since: Mono,
-    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
+    /// Whether the claim counts again, after a later request that had its place is gone. None: not checked.
     pub(super) anew: Option<Result<(), Dormant>>,
-    /// Since when that is not known.
+    /// Since when this is unknown and must be checked.
     pub(super) doubtful_since: Option<Mono>,
 }
 
-/// What is known of a request's turn with its Pod.
+/// State of a request's turn with its Pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Nothing.
+    /// Nothing is known.
     #[default]
     Open,
     /// It waits, and was seen to be possible.
     Possible,
-    /// Since then its acceptance has been sent once, whatever came of it: no other request for the Pod overtakes it.
+    /// When its acceptance was first sent, with whatever result. No other request for the Pod overtakes it.
     Begun(Mono),
 }
 
 impl Turn {
-    /// Since when its acceptance has been sent.
+    /// When its acceptance was first sent.
     pub(super) fn begun(self) -> Option<Mono> {
         match self {
             Self::Begun(since) => Some(since),
@@ -262,36 +262,36 @@ impl Turn {
 pub(super) struct Entry<K: Kind> {
     pub(super) request: Tracked<K>,
     pub(super) memory: K::Memory,
-    /// The list that named it last, or that was the last one when a change did.
+    /// Number of the newest list when a list or a change last named the object.
     round: u32,
     pub(super) write: Pacing,
-    /// What the request wants in its node's book.
+    /// Orders that the request wants in its node's book.
     pub(super) orders: Vec<Order>,
-    /// IDs of those of them that outlive the request.
+    /// IDs of those orders that outlive the request.
     pub(super) closed: Vec<String>,
     /// The images that it wants in its Pod.
     pub(super) images: Vec<ImageChange>,
     /// The resources that it wants in its Pod.
     pub(super) sizing: Option<Sizing>,
-    /// What it has done beside.
+    /// Its deeds.
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
     pub(super) look: Look,
-    /// The Pods that it looks after.
+    /// The Pods that it manages.
     pub(super) groups: Vec<Group>,
-    /// What is known of its turn.
+    /// State of its turn.
     pub(super) turn: Turn,
-    /// Whether what it wants from the node's daemon is admitted.
+    /// Whether its claim is admitted.
     pub(super) admission: Admission,
-    /// How far it is with its Pod, as the queue has it.
+    /// Its standing in the queue of its Pod.
     standing: Option<Standing>,
-    /// It counts as one that has not ended.
+    /// It is counted as open.
     open: bool,
-    /// Orders of its own stood in its node's book when it was planned last.
+    /// Its node's book had orders of it when it was planned last.
     pub(super) ordered: bool,
     /// The status that the write under way replaces.
     pub(super) replaces: Option<Box<K::Status>>,
-    /// This process has written the request since it leads, and not its end: it knows of every end that was stored.
+    /// This process has written the request as leader, but not its end. So it knows of every end that was stored.
     pub(super) confirmed: bool,
 }
 
@@ -324,7 +324,7 @@ impl<K: Kind> Entry<K> {
         self.turn = Turn::Begun(self.turn.begun().unwrap_or(now));
     }
 
-    /// It was seen to be possible. Whether that is new.
+    /// Notes that it is possible. Returns whether this is new.
     pub(super) fn possible(&mut self) -> bool {
         let new = self.turn == Turn::Open;
         if new {
@@ -333,17 +333,17 @@ impl<K: Kind> Entry<K> {
         new
     }
 
-    /// Nothing has begun for it.
+    /// Whether nothing has begun for it.
     pub(super) fn waits(&self) -> bool {
         matches!(self.stands(), Some(Standing::Waits | Standing::Asks))
     }
 
-    /// It has not ended.
+    /// Whether it has not ended.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// What a change of it touches.
+    /// What a change of it affects.
     pub(super) fn touches(&self) -> Touched {
         let request = self.request.get();
         let meta = request.meta();
@@ -352,12 +352,12 @@ impl<K: Kind> Entry<K> {
         Touched { pod: request.pod_key(), owner, child: request.child() }
     }
 
-    /// Orders of its own are wanted, or have yet to go from its node's book.
+    /// Whether it wants orders, or its node's book still has some.
     pub(super) fn has_orders(&self) -> bool {
         self.ordered || !self.orders.is_empty()
     }
 
-    /// How far it is with its Pod; absent once it is over and through.
+    /// Its standing with its Pod; None once it has ended without orders or a claim.
     fn stands(&self) -> Option<Standing> {
         let request = self.request.get();
         if request.completed() {
@@ -387,16 +387,16 @@ impl<K: Kind> Entry<K> {
         self.request.get().disturbs(&self.memory, at, pod)
     }
 
-    /// It is over and through: nothing is wanted or under way, and nobody looks at it.
+    /// Whether it may rest: it has ended, nothing is wanted or under way, and it has no owner.
     pub(super) fn may_rest(&self) -> bool {
         let request = self.request.get();
         let through = request.completed() && !request.meta().deleting && self.stands().is_none();
-        // What belongs to another request is looked at by that one.
+        // An owner still looks at the requests that it made.
         let watched = request.meta().owner.is_some();
         through && self.request.settled() && self.deeds.open().is_none() && !watched
     }
 
-    /// What was timed while another process led is timed anew.
+    /// Forgets times that were measured while another process led.
     fn restart(&mut self, now: Mono) {
         self.memory = K::remember(now);
         self.confirmed = false;
@@ -412,12 +412,12 @@ impl<K: Kind> Entry<K> {
     }
 }
 
-/// It, as actions name it.
+/// The request as actions name it.
 pub(super) fn object<K: Kind>(request: &K) -> Object {
     Object { kind: K::ABOUT.id, key: request.meta().key.clone(), uid: request.uid().to_owned() }
 }
 
-/// The node of the Pod that it was accepted for.
+/// Node of the Pod that the request was accepted for.
 pub(super) fn node_of<K: Kind>(request: &K) -> Option<&str> {
     request.target().map(|target| target.node)
 }

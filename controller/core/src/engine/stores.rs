@@ -19,14 +19,15 @@ pub(super) trait Stored: Registered {
 
 macro_rules! stores {
     ($($(#[$attr:meta])* $field:ident, $name:ident, $kind:ty;)*) => {
-        /// By kind.
+        /// The stores by kind.
         #[derive(Clone, Debug)]
         pub(super) struct Stores {
             $($(#[$attr])* pub(super) $field: Store<$kind>,)*
         }
 
         impl Stores {
-            /// None known yet; `most`: how many of a kind are carried out in a namespace at a time.
+            /// Empty stores. `most`: how many requests of a kind are carried out in a namespace at a time; None: no
+            /// limit.
             pub(super) fn new(most: Option<usize>) -> Self {
                 Self { $($(#[$attr])* $field: Store::new(most),)* }
             }
@@ -71,7 +72,7 @@ macro_rules! stores {
                 }
             }
 
-            /// Plans what is marked. What one kind begins may concern another.
+            /// Plans all marked objects. One kind may mark objects of another.
             pub(super) fn plan_requests(&mut self, now: Mono, wall: DateTime<Utc>) -> Vec<Action> {
                 let mut actions = Vec::new();
                 self.stores.each_mut().for_each(AnyStore::give_places);
@@ -96,17 +97,17 @@ fn any_mut<K: Kind>(store: &mut Store<K>) -> &mut dyn AnyStore {
 }
 
 impl Stores {
-    /// Those of that kind.
+    /// The store of that kind.
     pub(super) fn of(&self, kind: KindId) -> Option<&dyn AnyStore> {
         self.named(kind.name())
     }
 
-    /// Those of the kind of that name.
+    /// The store of the kind with that name.
     pub(super) fn named(&self, kind: &str) -> Option<&dyn AnyStore> {
         self.each().find(|store| store.about().id.name() == kind)
     }
 
-    /// Those of the kind of that name.
+    /// The store of the kind with that name.
     pub(super) fn named_mut(&mut self, kind: &str) -> Option<&mut dyn AnyStore> {
         self.each_mut().find(|store| store.about().id.name() == kind)
     }

@@ -1,4 +1,4 @@
-//! What bounds Pods that are resized where nobody else admits that, and what other Pods take of it.
+//! What limits resizes that the API server and the kubelet never see, and how much of it other Pods take.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,33 +14,33 @@ use crate::outcome::Outcome;
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// Least time from the end of one survey of a namespace and a node to the next one.
+/// Least time from the end of a survey of a namespace and a node to the next one.
 const SPACING: Duration = FRESH;
 
-/// What was read by namespace and node: all requests for Pods there share what was begun after they were known.
+/// Surveys by namespace and node. All requests for Pods there share a survey that began after they were known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surveys(BTreeMap<ObjectKey, Known>);
 
-/// Of one namespace and one node.
+/// The survey of one namespace and one node.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// What came of the last survey.
+    /// Result of the last survey.
     last: Option<Surveyed>,
-    /// When the one under way began, or the last one.
+    /// When the survey under way began, or the last one.
     began: Mono,
-    /// One is under way, and these are planned when it is over.
+    /// Requests to plan when the survey under way ends; empty: none is under way.
     wanted_by: BTreeSet<Object>,
 }
 
 impl Surveys {
-    /// What is too old to be relied on need not be kept.
+    /// Forgets surveys that are too old.
     fn forget_old(&mut self, now: Mono) {
         let fresh = |last: &Surveyed| last.at.after(FRESH) >= now;
         self.0.retain(|_, known| !known.wanted_by.is_empty() || known.last.as_ref().is_some_and(fresh));
     }
 }
 
-/// Pods by their nodes, kept from when they are first asked for: most clusters never do.
+/// Pods by node; None before the first survey, which most clusters never need.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Neighbours(Option<BTreeMap<String, BTreeSet<ObjectKey>>>);
 
@@ -56,7 +56,7 @@ impl Neighbours {
         }
     }
 
-    /// They are.
+    /// Whether Pods are kept by node.
     pub(super) fn are_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -67,9 +67,9 @@ impl Neighbours {
 }
 
 impl Engine {
-    /// The survey that a request for the Pod wants, unless one is under way or there is no room for it; else when it may
-    /// begin. `since`: none that was begun before counts for it. `subject`: what is planned, and
-    /// has its `turn`.
+    /// Begins the survey that a request for the Pod wants, unless one is under way or the room is full. The error is
+    /// when it may begin. `since`: a survey that began before does not count. `subject`: what is planned, with its
+    /// `turn`.
     pub(super) fn survey(
         &mut self,
         now: Mono,
@@ -91,12 +91,12 @@ impl Engine {
             }
             known.began = now;
         }
-        // Whoever came too late for one that is under way is planned when it is over, and then wants the next one.
+        // A request that came too late for the survey under way is planned when it ends, and then wants the next one.
         known.wanted_by.insert(by);
         Ok((!under_way).then_some(Action::Survey { place }))
     }
 
-    /// What came of the last survey of what bounds the Pod, if that was begun then or later.
+    /// Result of the last survey for the Pod, if it began at `since` or later.
     pub(super) fn last_survey(&self, pod: &ObjectKey, since: Mono) -> Option<&Surveyed> {
         let last = self.surveys.0.get(&self.place(pod)?)?.last.as_ref()?;
         (last.began >= since).then_some(last)
@@ -116,7 +116,7 @@ impl Engine {
             Outcome::Retry | Outcome::Conflict => Err("the API server has not answered".to_owned()),
         };
         self.surveys.forget_old(now);
-        // What was wanted while another process led is of no use.
+        // A survey that was wanted while another process led is of no use.
         let known = self.surveys.0.get_mut(place).filter(|known| !known.wanted_by.is_empty());
         let Some(known) = known else { return };
         known.last = Some(Surveyed { began: known.began, at: now, result });
@@ -134,8 +134,8 @@ impl Engine {
         }
     }
 
-    /// What other Pods take of what bounds that Pod. Absent while the acceptance of a request that counts is being written:
-    /// what it grants is not known yet.
+    /// What other Pods take of the limits for that Pod. None while the acceptance of a request with a claim is being
+    /// written: its grant is not known yet.
     pub(super) fn crowd(&self, own: &ObjectKey) -> Option<Crowd<'_>> {
         let node = self.pods.get(own)?.pod.get().node.as_deref()?;
         let claiming = || self.stores.each().filter(|store| store.about().claims);
@@ -170,7 +170,7 @@ impl Engine {
     }
 }
 
-/// What is asked for together.
+/// The sum of the requests for CPU and memory.
 fn plus(one: &Resources, other: &Resources) -> Resources {
     let plus = |one: Option<i64>, other: Option<i64>| {
         Some(one.unwrap_or_default().saturating_add(other.unwrap_or_default()))

@@ -1,4 +1,4 @@
-//! What the index does with single events. Schedules of many are in `tests/sim`.
+//! What the engine does with single events. Schedules of many are in `tests/sim`.
 
 mod books;
 mod defects;
@@ -71,7 +71,7 @@ fn request(name: &str, pod: &str, created: i64) -> Request {
     }
 }
 
-/// An index, and a store that carries out every write.
+/// An engine, and a store that carries out every write.
 struct Bench {
     index: Engine,
     now: Mono,
@@ -102,7 +102,7 @@ impl Bench {
         Self { index, now: Mono(0), version: 100, requests, pods, book: None }
     }
 
-    /// Whoever leads lists the resizes first; there are none unless a test says so.
+    /// A new leader lists the resizes first; none exist unless a test says so.
     fn step(&mut self, event: Event) -> Vec<Action> {
         let now = Now { mono: self.now, wall: DateTime::UNIX_EPOCH };
         let leads = matches!(event, Event::Leader(true));
@@ -120,14 +120,14 @@ impl Bench {
         self.index.next_wake(self.now)
     }
 
-    /// A request is created, and its acceptance is stored; gives back the answer to that.
+    /// Creates a request, and stores its acceptance. Returns the answer to that.
     fn accept(&mut self, request: Request) -> Event {
         self.requests.insert(request.key.clone(), request.clone());
         let accept = only(self.step(Event::of::<Request>(Watch::Upsert(request))));
         self.write(&accept)
     }
 
-    /// Carries a write out; gives back the answer.
+    /// Carries out a write. Returns the answer.
     fn write(&mut self, action: &Action) -> Event {
         self.version += 1;
         let version = self.version.to_string();
@@ -257,7 +257,7 @@ fn only(actions: Vec<Action>) -> Action {
     writes.remove(0)
 }
 
-/// Whose status it writes, if that of a request to restart containers.
+/// The `ContainerRecreateRequest` whose status the action writes, if any.
 fn status_write(action: &Action) -> Option<&Object> {
     let Action::Write { object, write: Write::Status { status: Status::Recreate(_), .. } } = action else {
         return None;
@@ -275,7 +275,7 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     let first = bench.step(Event::Pods(Watch::list(vec![pod("web")])));
     assert!(status_write(&only(first)).is_some());
 
-    // Where it is not known which orders stand, none is placed.
+    // While the book's orders are unknown, none is placed.
     let accepted = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     let mut bench = Bench::empty();
     bench.step(Event::Leader(true));
@@ -289,7 +289,7 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     bench.step(Event::NodeWorks(Watch::list(Vec::new())));
     assert!(bench.step(Event::Pods(Watch::list(vec![pod("web")]))).is_empty());
     assert_eq!(bench.wake_at(), None, "who does not lead sleeps");
-    // What was listed before the lead began may be older than what another leader wrote.
+    // A list from before this process led may be older than what another leader wrote.
     assert!(bench.step(Event::Leader(true)).is_empty());
     bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     assert!(!bench.index.synced());
@@ -383,7 +383,7 @@ fn an_outcome_waits_for_a_write_of_orders_under_way() {
     bench.all(labels);
     bench.now = Mono(3000);
     assert!(bench.step(Event::Tick).is_empty(), "the orders may be placed this very moment");
-    // It is not known whether they were; a write on the same version tells.
+    // Whether they were is unknown; a write at the same version shows it.
     assert!(bench.step(Event::NodeWorkWritten("node1".into(), Outcome::Retry)).is_empty());
     bench.now = bench.wake_at().unwrap();
     let probe = only(bench.step(Event::Tick));
@@ -417,7 +417,7 @@ fn a_refused_write_is_tried_again_soon() {
     bench.step(Event::NodeWorks(Watch::list(Vec::new())));
     let first = bench.step(Event::of::<Request>(Watch::list(vec![request("crr", "web", 1)])));
     let Object { key, uid, .. } = status_write(&only(first.clone())).unwrap().clone();
-    // What an API server says that has just started and does not know the roles yet.
+    // The answer of an API server that has just started and does not know the roles yet.
     let outcome = Outcome::Refused("403".into());
     let refused = Event::written::<Request>(key, uid, outcome);
     assert_eq!(bench.step(refused), []);
@@ -433,8 +433,8 @@ fn many_waits_on_a_node_are_told_later_than_a_few() {
         let pods = names.iter().map(|name| pod(name)).collect();
         let requests = names.iter().map(|name| request(name, name, 0)).collect();
         let mut bench = Bench::new(pods, requests);
-        // The watch shows the last of several writes, then the daemon's. It stops the containers; nothing else
-        // happens.
+        // The watch shows the last of several writes, then the daemon's. The daemon stops the containers; no other
+        // event comes.
         let book = bench.book.clone().unwrap();
         assert!(bench.step(Event::NodeWorks(Watch::Upsert(book))).is_empty());
         assert!(bench.acknowledge().is_empty());

@@ -1,8 +1,8 @@
-//! Whose turn it is with a Pod. Requests of one kind go in order of creation, and none overtakes one that has begun. What
-//! requests of different kinds do to one Pod does not mix: each waits for what another one has begun.
+//! Whose turn it is with a Pod. Requests of one kind go in order of creation, and none overtakes one that has begun.
+//! Requests of different kinds do not change a Pod at the same time: each waits for what another has begun.
 //!
-//! A restart in the midst of a resize leaves the Pod's cgroup at other values than those of its spec
-//! (kubernetes#138760), for example.
+//! For example, a restart during a resize leaves the Pod's cgroup at other values than its spec says
+//! (kubernetes#138760).
 
 use std::borrow::Cow;
 
@@ -23,30 +23,29 @@ use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::Parking;
 
-/// How many requests of a kind can stand with a Pod, or wait for a place in their namespace, before those that wait tell of
-/// it later.
+/// If more requests than this are in a Pod's queue, or beyond their namespace's limit, those that wait report it later.
 const TOLD_AT_ONCE: usize = 8;
 
 impl Engine {
-    /// What goes before a request: as long as it is not accepted, others of its namespace and its queue, and what was asked
-    /// for earlier; then only what has begun to change the Pod.
+    /// What goes before a request. Until it is accepted: others of its namespace and its queue, and earlier requests.
+    /// Then: only requests that have begun to change the Pod.
     pub(super) fn ahead<K: Stored>(&self, now: Mono, entry: &Entry<K>, pod: Option<&Pod>) -> Option<Ahead> {
         let own = entry.request.get();
         let meta = own.meta();
         let store = K::store(&self.stores);
         let waits = |by| Some(Ahead { by, until: None, has_pod: false, crowded: false });
-        // What has been held back is told no sooner because many have got through.
+        // A wait that was held back is not reported earlier just because many others got through.
         let many = store.queues.len(&own.pod_key()).max(store.bound.beyond(&meta.key.namespace));
         let crowded = many > TOLD_AT_ONCE || entry.write.holds_back();
         let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
         let accepted = own.target().is_some();
-        // What belongs to a request that has begun waits for nobody else of its namespace. One that stands for many has begun
-        // as soon as it is made, so that nobody gets by the bound with one.
+        // A request whose owner has begun does not wait for others of its namespace. Requests of a rollout do: a
+        // rollout has begun as soon as it exists, so it would bypass the limit.
         let waited_for = || self.owner(meta.owner).is_some_and(|(_, store)| !store.about().many);
         if let Some(by) = store.too_many(own).filter(|_| !accepted && !waited_for()) {
             return waits(by).map(|ahead| Ahead { crowded, ..ahead });
         }
-        // What only asks what would be is in nobody's way, and nobody in its.
+        // A dry run or a suspended request neither blocks nor is blocked.
         if own.asks() {
             return None;
         }
@@ -57,7 +56,7 @@ impl Engine {
         if let Some(ahead) = self.disturbed(now, entry, &key, pod) {
             return Some(ahead);
         }
-        // Those wait for this one from when its acceptance is sent.
+        // The others wait for this request once its acceptance is sent.
         let yields = !accepted && K::ABOUT.sharing.yields && entry.turn.begun().is_none();
         let mut others = self.others(K::ABOUT.id).filter(|_| yields);
         others.find_map(|other| {
@@ -66,7 +65,7 @@ impl Engine {
         })
     }
 
-    /// The request of another kind that has begun to change the Pod, and does not belong to this one.
+    /// The request of another kind that has begun to change the Pod, if neither owns the other.
     fn disturbed<K: Stored>(
         &self,
         now: Mono,
@@ -96,18 +95,18 @@ impl Engine {
         self.stores.each().filter(move |store| store.about().id != kind)
     }
 
-    /// The owner, if it is of a kind that is served.
+    /// The owner, if its kind is served.
     fn owner<'a>(&self, owner: Option<&'a Owner>) -> Option<(&'a Owner, &dyn AnyStore)> {
         let owner = owner?;
         Some((owner, self.stores.named(&owner.kind)?))
     }
 
-    /// The request was made for an object of many Pods.
+    /// Whether the request's owner is for many Pods.
     pub(super) fn is_one_of_many<K: Stored>(&self, request: &K) -> bool {
         self.owner(request.meta().owner).is_some_and(|(_, store)| store.about().many)
     }
 
-    /// The request belongs to another one that is not at work any more.
+    /// Whether the request's owner is no longer at work.
     pub(super) fn owner_over<K: Stored>(&self, request: &K) -> bool {
         let meta = request.meta();
         self.owner(meta.owner).is_some_and(|(owner, store)| {
@@ -117,11 +116,11 @@ impl Engine {
     }
 }
 
-/// What is around a request that is being planned, and so is not where the others are.
+/// Surroundings of a request that is being planned, and so is not in its store.
 pub(super) struct Surroundings<'a, K: Stored> {
     pub(super) engine: &'a Engine,
     pub(super) request: &'a K,
-    /// It has been surveyed with success.
+    /// A survey succeeded.
     pub(super) surveyed: bool,
 }
 
@@ -184,7 +183,7 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
         let meta = self.request.meta();
         let children = self.engine.stores.of(kind).map(|store| store.children(self.request.uid()));
-        // Whoever knows its UID can write that into an object of another namespace.
+        // A user who knows its UID can write that into an object of another namespace.
         Box::new(children.into_iter().flatten().filter(|child| child.key.namespace == meta.key.namespace))
     }
     fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool {

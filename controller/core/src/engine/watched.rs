@@ -45,7 +45,7 @@ impl Engine {
 
     fn upsert_pod(&mut self, pod: Pod, listed: bool) {
         let key = pod.key.clone();
-        // Of a Pod that was replaced unseen, nothing is awaited any more.
+        // The Pod was replaced unseen: nothing of the old one is awaited any more.
         if self.pods.get(&key).is_some_and(|known| known.pod.get().uid != pod.uid) {
             self.forget_pod(&key);
         }
@@ -53,7 +53,7 @@ impl Engine {
         let before = self.neighbours.are_kept().then(|| node(&self.pods));
         let made = pod.made.clone();
         let watchers = self.watchers_of(&pod);
-        // By no request, its gates are as they are to be.
+        // Idle: its gates need no change without holds, and no request is in its queue.
         let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
             && !self.stores.each().any(|store| store.stands_with(&key));
         if self.pods.get(&key).is_some() {
@@ -75,7 +75,7 @@ impl Engine {
         self.member_changed(&key, watchers);
     }
 
-    /// What looks after the Pod, or did until now.
+    /// The objects that manage the Pod, or did until now.
     fn watchers_of(&self, pod: &Pod) -> Vec<Object> {
         if self.members.is_empty() {
             return Vec::new();
@@ -86,7 +86,7 @@ impl Engine {
         before.into_iter().chain(self.members.watchers(pod)).collect()
     }
 
-    /// What looks after the Pod, among others, is to look at it.
+    /// Marks the objects that manage the Pod, to look at it.
     pub(super) fn member_changed(&mut self, pod: &ObjectKey, watchers: Vec<Object>) {
         for watcher in watchers {
             if let Some(store) = self.stores.named_mut(watcher.kind.name()) {
@@ -95,7 +95,7 @@ impl Engine {
         }
     }
 
-    /// The plan of what has made the Pod may be different now.
+    /// Marks the request that made the Pod.
     fn maker_changed(&mut self, pod: &ObjectKey, made: Option<&Made>) {
         let Some(Made { owner, .. }) = made else { return };
         if let Some(store) = self.stores.named_mut(&owner.kind) {
@@ -126,7 +126,7 @@ impl Engine {
         self.timers.set(Subject::Pod(key.clone()), None);
     }
 
-    /// The plans of the Pod itself and of the requests for it may be different now.
+    /// Marks the Pod, the requests that it concerns, and the nodes that hold it.
     pub(super) fn pod_changed(&mut self, pod: &ObjectKey) {
         self.pods.wake(pod);
         self.stores.each_mut().for_each(|store| store.pod_changed(pod));
@@ -175,7 +175,7 @@ impl Engine {
         key
     }
 
-    /// Its own plan, and those of the other requests for its Pod that are at work or next, may be different now.
+    /// Marks the request, and the other requests for its Pod that are at work or next.
     pub(super) fn request_changed(&mut self, kind: &str, key: &ObjectKey) {
         let touched = self.stores.named_mut(kind).and_then(|store| store.changed(key));
         if let Some(touched) = touched {
@@ -184,7 +184,7 @@ impl Engine {
     }
 
     fn touched(&mut self, Touched { pod, owner, child }: Touched) {
-        // What belongs to it may wait for others, and is in vain without what it is for.
+        // A child may wait for other requests, and is useless without its owner.
         if let Some((kind, key)) = child {
             self.stores.named_mut(kind.name()).into_iter().for_each(|store| store.mark(&key));
         }
@@ -226,7 +226,7 @@ impl Engine {
                     && book.known().is_some_and(|known| known.uid == work.uid)
                 {
                     book.gone();
-                    // What was deleted is the newest there was.
+                    // A deletion shows the last state of the book.
                     self.book_lost(&work, true);
                 }
                 self.book_changed(now, &node);
@@ -245,12 +245,12 @@ impl Engine {
         }
     }
 
-    /// Those that the list has not named are gone.
+    /// Forgets books that the list has not named.
     fn forget_books(&mut self, now: Mono) {
         let mut lost = Vec::new();
         let Kept { round, objects, .. } = &mut self.books;
         for book in objects.values_mut().filter(|book| book.round != *round) {
-            // Of one that is being made, a list says nothing.
+            // A list says nothing about a book that is being created.
             let Some(work) = book.known().cloned() else { continue };
             lost.push(work);
             book.gone();
@@ -274,9 +274,8 @@ impl Engine {
         self.book_changed(now, &node);
     }
 
-    /// A book is gone, and the daemon's answers with it: what was begun of it is remembered, as nothing else tells
-    /// that the next instance of a container may be the one that was asked for.
-    /// `newest`: nothing came after that state of it.
+    /// A book is gone, and the daemon's answers with it. Requests remember orders that were begun: nothing else shows
+    /// that the next instance of a container may be the requested one. `newest`: `work` is the last state of the book.
     fn book_lost(&mut self, work: &NodeWork, newest: bool) {
         let begun = |o: &OrderView<'_>| o.begun() || (!newest && o.answer.is_none());
         for order in views(Some(work)).filter(begun).map(|view| view.order) {
@@ -284,7 +283,7 @@ impl Engine {
         }
     }
 
-    /// The plans of the node's book and of the requests that look at it may be different now.
+    /// Marks the node's book and the requests that look at it.
     pub(super) fn book_changed(&mut self, now: Mono, node: &str) {
         if let Some(book) = self.books.objects.get_mut(&ObjectKey::new("", node)) {
             let before = book.counts;

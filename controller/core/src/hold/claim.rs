@@ -1,4 +1,4 @@
-//! What requests want the daemon of a Pod's node to give the Pod.
+//! What requests want a node's daemon to give a Pod.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::force::{bounds, record};
 use crate::key::{KindId, ObjectKey};
 use crate::pod::Pod;
 
-/// What one request wants. It counts from the request's acceptance until the request is given up, or deleted.
+/// What one request wants. It counts from the request's acceptance until the request is given up or deleted.
 #[derive(Clone, Debug)]
 pub struct Claim<'a> {
     /// Kind of the request.
@@ -20,19 +20,19 @@ pub struct Claim<'a> {
     pub uid: &'a str,
     /// The Pod that it was accepted for.
     pub pod_uid: &'a str,
-    /// Its place in the sequence of the requests that were accepted for the Pod.
+    /// Its position in the order in which the Pod's requests were accepted.
     pub turn: i64,
     /// `metadata.creationTimestamp` of the request, in seconds.
     pub created: i64,
-    /// The request has ended, so what admitted it may be another thing by now.
+    /// The request has ended, so what it was admitted by may have changed.
     pub completed: bool,
-    /// Its status says that it is not in force at present.
+    /// Its status says that it is not in force now.
     pub dormant: bool,
-    /// All four amounts that each container is to have.
+    /// The four amounts for each container, by name.
     pub containers: Vec<(&'a str, Resources)>,
     /// Bytes that a lower memory limit must leave free.
     pub margin: i64,
-    /// The kernel is to reclaim memory first.
+    /// The kernel must reclaim memory first.
     pub reclaims: bool,
 }
 
@@ -40,23 +40,23 @@ pub struct Claim<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Claims<'a> {
     all: Vec<Claim<'a>>,
-    /// The place of the one that counts for each container, and what it says of it.
+    /// By container: the index of the claim that counts, and its amounts.
     counts: BTreeMap<&'a str, (usize, Resources)>,
 }
 
-/// What counts for one container, if it is granted.
+/// What counts for one container, if granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
     /// The claim.
     pub claim: &'a Claim<'a>,
     /// The container.
     pub container: &'a str,
-    /// All four amounts that it is to have.
+    /// The four amounts for the container.
     pub resources: Resources,
 }
 
 impl<'a> Claims<'a> {
-    /// Those that are for that Pod. Of two that name a container the later one counts.
+    /// The claims on that Pod. If two name a container, the later one counts.
     pub fn of(pod: &Pod, claims: impl Iterator<Item = Claim<'a>>) -> Self {
         let mut all: Vec<Claim<'a>> = claims.filter(|claim| claim.pod_uid == pod.uid).collect();
         all.sort_by(|one, other| {
@@ -76,14 +76,14 @@ impl<'a> Claims<'a> {
         })
     }
 
-    /// The last place in their sequence.
+    /// The last position in their order.
     pub fn turn(&self) -> i64 {
         self.all.last().map_or(0, |last| last.turn)
     }
 }
 
 impl Counted<'_> {
-    /// By what is stored, the container was given just that, or is to have what its spec says.
+    /// Whether, by what is stored, the container was given exactly that, or its spec says so.
     pub fn stands(&self, pod: &Pod, held: Option<&Held>) -> bool {
         let wanted = bounds(&self.resources);
         let given = record(held, self.container);

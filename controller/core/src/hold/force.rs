@@ -1,5 +1,4 @@
-//! What the daemon of a Pod's node should give the Pod, where its kubelet does not resize: a function of the requests
-//! that exist, and of nothing else.
+//! What a node's daemon should give a Pod whose kubelet does not resize. It depends only on the existing requests.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +13,11 @@ use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 /// What a container should have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
-    /// All four amounts.
+    /// The four amounts.
     pub resources: Resources,
     /// Bytes that a lower memory limit must leave free.
     pub margin: i64,
-    /// The kernel is to reclaim memory first.
+    /// The kernel must reclaim memory first.
     pub reclaims: bool,
 }
 
@@ -27,12 +26,12 @@ pub struct Wish {
 pub struct Force {
     /// The containers that a request names.
     pub containers: BTreeMap<String, Wish>,
-    /// The last place in the sequence of the Pod's requests.
+    /// The last position in the order of the Pod's requests.
     pub turn: i64,
 }
 
 impl Force {
-    /// Of what counts and is granted.
+    /// Combines what counts and is granted.
     pub fn of(claims: &Claims<'_>, granted: impl Fn(&Counted<'_>) -> bool) -> Self {
         let wish = |counted: Counted<'_>| {
             let Claim { margin, reclaims, .. } = *counted.claim;
@@ -47,14 +46,14 @@ impl Force {
         self.containers.get(&container.name).map_or(container.resources, |wish| wish.resources)
     }
 
-    /// The Pod as its requests and the daemon make it: its containers' resources are what is in force, and they run with
-    /// what the daemon says that it has given them.
+    /// The Pod as its requests and the daemon make it. Its containers have the resources in force, and run with what
+    /// the daemon gave them.
     pub fn applied(&self, pod: &Pod, held: Option<&Held>) -> Pod {
         let mut applied = pod.clone();
         for container in &mut applied.containers {
             let wanted = self.wants(container);
             let has = has(container, held).map(|has| Resources {
-                // Nothing in the kernel tells of it.
+                // The kernel holds no memory request.
                 memory_request: wanted.memory_request,
                 ..has
             });
@@ -69,13 +68,13 @@ impl Force {
     }
 }
 
-/// What a container has; absent while that is under way. What does not run will start with what its spec says.
+/// What a container has. None while it is being changed. A container that does not run starts with its spec.
 pub(super) fn has(container: &Container, held: Option<&Held>) -> Option<Resources> {
     let record = running(container).and_then(|id| record(held, &container.name).filter(|r| r.id == id));
     let Some(record) = record else { return Some(container.resources) };
     record.given.map(|given| {
         let spec = bounds(&container.resources);
-        // The one place where shares do not tell a request of nothing from one that is not said.
+        // Shares do not distinguish a request of 0 from an absent one.
         if given == spec { container.resources } else { resources(&given) }
     })
 }
@@ -85,13 +84,13 @@ pub(super) fn record<'a>(held: Option<&'a Held>, container: &str) -> Option<&'a 
     held?.containers.iter().find(|c| c.name == container)
 }
 
-/// The full ID of the instance that runs.
+/// Full ID of the running instance.
 pub(super) fn running(container: &Container) -> Option<ContainerId> {
     let status = container.status.as_ref().filter(|s| s.state == ContainerState::Running)?;
     split_reference(&status.container_id).ok().map(|(_, id)| id)
 }
 
-/// As they bound a cgroup.
+/// The amounts that bound a cgroup.
 pub fn bounds(resources: &Resources) -> Bounds {
     Bounds {
         cpu_request: resources.cpu_request.or(resources.cpu_limit).unwrap_or_default().max(0),
@@ -109,9 +108,9 @@ pub(super) fn resources(bounds: &Bounds) -> Resources {
     }
 }
 
-/// What the cgroup of a Pod should hold that the daemon holds, its containers each with what `of` says.
+/// What the cgroup of a held Pod should contain, if its containers have what `of` returns.
 ///
-/// On cgroup v1 no container starts with a larger CPU quota than its Pod's, and each starts with what its spec says.
+/// On cgroup v1, no container starts with a larger CPU quota than its Pod's, and each starts with its spec.
 pub(super) fn held_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let start =
         pod.containers.iter().filter(|c| kind(c).is_some()).filter_map(|c| c.resources.cpu_limit).max();
@@ -119,7 +118,7 @@ pub(super) fn held_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resou
     Resources { cpu_limit: all.cpu_limit.map(|limit| limit.max(start.unwrap_or_default())), ..all }
 }
 
-/// What the kubelet makes the cgroup of a Pod hold, its containers each with what `of` says.
+/// What the kubelet writes into a Pod's cgroup, if its containers have what `of` returns.
 pub fn of_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let overhead = Overhead {
         cpu: pod.overhead.cpu_request.unwrap_or_default(),
@@ -128,13 +127,13 @@ pub fn of_pod(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     cgroup::of_pod(&parts(pod, of), overhead)
 }
 
-/// The containers that count in the sums of a Pod, each with what `of` says.
+/// The containers that count in a Pod's sums, each with what `of` returns.
 pub(super) fn parts(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Vec<Part> {
     let part = |container: &Container| Some(Part { kind: kind(container)?, resources: of(container) });
     pod.containers.iter().filter_map(part).collect()
 }
 
-/// How a container counts in the sums of its Pod. Absent: it has no resources.
+/// How a container counts in its Pod's sums. None if it has no resources.
 pub(super) fn kind(container: &Container) -> Option<Kind> {
     match container.kind {
         ContainerKind::Main => Some(Kind::Main),

@@ -1,7 +1,7 @@
-//! What the daemon of a node holds Pods at, where their kubelet does not resize: the decisions, by Pod.
+//! What a node's daemon holds Pods at, if their kubelet does not resize: the decisions, by Pod.
 //!
-//! `claim` is what requests of any kind want of a Pod, `force` what comes of all of them together, `admission` whether a Pod
-//! may have it, `settle` which orders for the daemon follow.
+//! `claim`: what requests of any kind want of a Pod. `force`: the combined result. `admission`: whether a Pod may have
+//! it. `settle`: the orders for the daemon.
 
 pub mod admission;
 mod claim;

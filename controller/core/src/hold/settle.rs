@@ -1,7 +1,7 @@
-//! From what a Pod should have and what its node's daemon says that it gave, to the orders for the daemon.
+//! Turns what a Pod should have, and what its daemon says it gave, into orders for the daemon.
 //!
-//! One order at a time for each Pod, but for those that make no headway: each says what the Pod's cgroup should hold
-//! once it is done, going by what the other containers have then.
+//! A Pod has one order at a time, besides those that make no progress. Each order says what the Pod's cgroup should
+//! contain afterwards, by what the other containers have then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,46 +17,46 @@ use crate::nodework::{OrderView, newest};
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest};
 
-/// How soon what the daemon refused, or gave up, is ordered again. Another instance, once the Pod's status shows it, is
-/// given its resources at once.
+/// Delay before the controller repeats an order that the daemon refused or gave up. A new instance gets its resources
+/// as soon as the Pod's status shows it.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// All that the orders for a Pod rest on.
+/// All inputs for the orders of a Pod.
 #[derive(Clone, Copy, Debug)]
 pub struct Holding<'a> {
-    /// The Pod; absent once it is gone.
+    /// The Pod. None once it is gone.
     pub pod: Option<&'a Pod>,
     /// What its requests want.
     pub force: &'a Force,
-    /// The daemon's record of it.
+    /// The daemon's record of the Pod.
     pub held: Option<&'a Held>,
     /// Its orders in the node's book.
     pub orders: &'a [OrderView<'a>],
-    /// Since when their answers are known, by their IDs.
+    /// Since when each answer is known, by order ID.
     pub answered: &'a BTreeMap<String, Mono>,
-    /// The last attempt that an order about it can have had, though the order may be gone.
+    /// The highest attempt that an order about the Pod can have had, even if the order is gone.
     pub last_attempt: u32,
     /// Orders may be placed.
     pub guarded: bool,
-    /// A request that is not over wants to know what came of them.
+    /// An open request waits for the result.
     pub awaited: bool,
 }
 
-/// What the daemon should be asked for.
+/// The orders for the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// The orders of the Pod that its node's book should hold.
+    /// The Pod's orders that the node's book should contain.
     pub orders: Vec<Order>,
-    /// When to look again though nothing happened.
+    /// When to look again without an event.
     pub wake_at: Option<Mono>,
 }
 
-/// What the Pod's cgroup should hold once every container has what it should.
+/// What the Pod's cgroup should contain once every container has what it should.
 pub fn pod_wants(pod: &Pod, force: &Force) -> Resources {
     held_pod(pod, |container| force.wants(container))
 }
 
-/// What a Pod still needs. Nothing where it has what it should.
+/// The orders that a Pod still needs. Empty if it has what it should.
 pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
     let settler = Settler { now, holding, hindered: false };
     match holding.pod {
@@ -65,7 +65,7 @@ pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
     }
 }
 
-/// What a container may use below that limit, with so much to spare, in bytes.
+/// Bytes that a container may use below `limit`, with `margin` bytes to spare.
 pub(crate) fn room(limit: i64, margin: i64) -> i64 {
     limit.saturating_sub(margin).max(0)
 }
@@ -73,7 +73,7 @@ pub(crate) fn room(limit: i64, margin: i64) -> i64 {
 struct Settler<'a> {
     now: Mono,
     holding: &'a Holding<'a>,
-    /// An order for a container that runs makes no headway.
+    /// An order for a running container makes no progress.
     hindered: bool,
 }
 
@@ -86,7 +86,7 @@ struct Need<'a> {
 }
 
 impl Settler<'_> {
-    /// The Pod is gone, and its cgroup with it: the record of it may go.
+    /// The Pod and its cgroup are gone: the daemon may drop the record.
     fn forget(&self) -> Settled {
         let Some(held) = self.holding.held else { return Settled::default() };
         let mut settled = Settled::default();
@@ -104,7 +104,7 @@ impl Settler<'_> {
         }
         self.side_by_side(&mut needs);
         self.after_the_others(&mut needs);
-        // What is under way first; then what is given back, which makes room for what is taken.
+        // Orders under way come first, then those that give back, which makes room for the others.
         needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
         let target = OrderPod {
             namespace: pod.key.namespace.clone(),
@@ -118,7 +118,7 @@ impl Settler<'_> {
             let standing =
                 newest(self.holding.orders, name).filter(|view| same(view.order, &need.id, &need.resize));
             match standing {
-                // One that makes no headway stays, and is in no other's way.
+                // An order without progress stays, and blocks no other.
                 Some(view) if hindered(&view) => {
                     self.place(&target, name, &need.id, need.resize, &mut settled);
                 }
@@ -139,9 +139,9 @@ impl Settler<'_> {
         })
     }
 
-    /// Where one makes no headway, nobody knows what its container has, nor which of them ends last. What shrinks leaves
-    /// the Pod alone then, what does not gives it the most that they may have, and every record stays: the last one gives
-    /// it just what it should have.
+    /// After an order without progress, it is unknown what its container has, and which order ends last. Needs that
+    /// shrink then leave the Pod's cgroup alone. Others give it the most that its containers may have. Every record
+    /// stays, so the last order gives the Pod exactly what it should have.
     fn side_by_side(&self, needs: &mut Vec<Need<'_>>) {
         if needs.len() < 2 || !self.hindered {
             return;
@@ -155,8 +155,8 @@ impl Settler<'_> {
         }
     }
 
-    /// What gives back no more than the Pod's part of an instance that is over, and makes no headway, goes after what the
-    /// others need: beside them it would give the Pod what they had before.
+    /// Some orders only give back the Pod's part of an ended instance. Without progress, such an order comes after the
+    /// other needs. Beside them, it would give the Pod what they had before.
     fn after_the_others(&self, needs: &mut Vec<Need<'_>>) {
         let own = |need: &Need<'_>| need.resize.container.is_some();
         if self.hindered || !needs.iter().any(own) {
@@ -177,18 +177,18 @@ impl Settler<'_> {
         })
     }
 
-    /// What a container needs that has not what it should.
+    /// What a container needs. None if it has what it should.
     fn need<'b>(&self, pod: &'b Pod, container: &'b Container) -> Option<Need<'b>> {
         let name = container.name.as_str();
         let record = record(self.holding.held, name);
-        // An instance that was given nothing has what its spec says, or will start with it. A wish for just that is none:
-        // what the instance before it held goes back.
+        // An instance that was given nothing has its spec, or starts with it. A wish for exactly its spec does not
+        // count: what the previous instance held is given back.
         let given = running(container).is_some_and(|id| record.is_some_and(|record| record.id == id));
         let other = |wish: &&Wish| given || bounds(&wish.resources) != bounds(&container.resources);
         let wish = self.holding.force.containers.get(name).filter(other);
         match (wish, running(container).as_ref().map(ContainerId::as_str)) {
             (Some(wish), Some(id)) => self.take(pod, container, id, wish, record),
-            // It starts with what its spec says, and is given the rest then.
+            // The container starts with its spec, and gets the rest then.
             (Some(_), None) => None,
             (None, id) => Some(self.give_back(pod, container, id, record?)),
         }
@@ -217,7 +217,7 @@ impl Settler<'_> {
             reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| room(limit, wish.margin)),
             ..Resize::default()
         };
-        // The Pod's cgroup may still count what the instance before it was given.
+        // The Pod's cgroup may still include what the previous instance was given.
         let counted = other.and_then(|other| other.given.or(other.before));
         let shrinks = before.is_some_and(|before| smaller(&wanted, &before))
             && counted.is_none_or(|counted| covers(&counted, &wanted));
@@ -239,14 +239,14 @@ impl Settler<'_> {
             ..Resize::default()
         };
         let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
-        // Another instance is not given anything: only the record of the one before goes.
+        // A new instance is given nothing: only the record of the previous one goes.
         Need { container, id: record.id.clone(), resize, shrinks }
     }
 
-    /// Every container has what it should, and the Pod's cgroup was given something else last.
+    /// Corrects the Pod's cgroup when every container has what it should. None if it is correct.
     fn pod_alone<'b>(&self, pod: &'b Pod) -> Option<Need<'b>> {
         let held = self.holding.held?;
-        // What is to begin again has its part still.
+        // A container that will start again keeps its part.
         let begins =
             |c: &Container| self.holding.force.containers.contains_key(&c.name) && running(c).is_none();
         if pod.containers.iter().any(begins) {
@@ -272,13 +272,13 @@ impl Settler<'_> {
         pod.containers.iter().find_map(of)
     }
 
-    /// What the Pod's cgroup should hold once this container has that.
+    /// What the Pod's cgroup should contain once this container has `wanted`.
     fn pod_with(&self, pod: &Pod, container: &Container, wanted: &Resources) -> Bounds {
         let of = |other: &Container| {
             if other.name == container.name {
                 return *wanted;
             }
-            // It may be given what it should have before this one is.
+            // Another container may get what it should have before this one does.
             let has = self.has(other);
             if self.hindered && running(other).is_some() {
                 most(&has, &self.holding.force.wants(other))
@@ -289,7 +289,7 @@ impl Settler<'_> {
         bounds(&held_pod(pod, of))
     }
 
-    /// What a container has; the most that it may have while that is not known, by the order that is under way too.
+    /// What a container has. While that is unknown: the most that it may have, the order under way included.
     fn has(&self, container: &Container) -> Resources {
         has(container, self.holding.held).unwrap_or_else(|| {
             let may = most(&container.resources, &self.holding.force.wants(container));
@@ -302,13 +302,13 @@ impl Settler<'_> {
         })
     }
 
-    /// An order for it waits for the daemon.
+    /// Whether an order for this need waits for the daemon.
     fn stands(&self, need: &Need<'_>) -> bool {
         let newest = newest(self.holding.orders, &need.container.name);
         newest.is_some_and(|view| same(view.order, &need.id, &need.resize) && self.again_at(&view).is_none())
     }
 
-    /// Keeps the order for it that stands, or places another one. Whether one is open then.
+    /// Keeps the standing order, or places another. Returns whether one is open then.
     fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
         let newest = newest(self.holding.orders, name);
         let stands = |view: &OrderView<'_>| {
@@ -346,33 +346,33 @@ impl Settler<'_> {
         true
     }
 
-    /// When what was answered is worth another order; absent while the daemon is still to answer.
+    /// When an answered order is worth another one. None until the daemon has answered.
     fn again_at(&self, view: &OrderView<'_>) -> Option<Mono> {
         let answer = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged)?;
         let since = self.holding.answered.get(&view.order.id).copied().unwrap_or(self.now);
-        // What it gave is another thing meanwhile.
+        // What it gave has changed since.
         let wait = if answer.state == AnswerState::Done { Duration::ZERO } else { AGAIN };
         Some(since.after(wait))
     }
 }
 
-/// The daemon tries in vain, and goes on.
+/// Whether the daemon tries the order without success, and goes on.
 fn hindered(view: &OrderView<'_>) -> bool {
     view.answer.is_some_and(|answer| answer.state == AnswerState::Acknowledged && answer.reason.is_some())
 }
 
-/// What an order that makes no headway says of the Pod is right still, or may be put right later.
+/// Whether an order without progress gives the Pod's cgroup the right amounts, or amounts that may be corrected later.
 fn suits(order: &Order, resize: &Resize) -> bool {
     let says = order.action.resize.as_ref().and_then(|own| own.pod);
     says == resize.pod || (resize.hold && says.zip(resize.pod).is_some_and(|(own, new)| covers(&own, &new)))
 }
 
-/// It is no less of anything.
+/// Whether no amount of `one` is smaller.
 fn covers(one: &Bounds, other: &Bounds) -> bool {
     one == other || smaller(other, one)
 }
 
-/// An order for the same instance to have the same.
+/// Whether the order gives the same instance the same resources.
 fn same(order: &Order, id: &str, resize: &Resize) -> bool {
     order.container.id == id
         && order.action.resize.as_ref().is_some_and(|own| {
@@ -381,7 +381,7 @@ fn same(order: &Order, id: &str, resize: &Resize) -> bool {
         })
 }
 
-/// The kubelet's static CPU manager gives such a container CPUs of its own: whole ones, in a guaranteed Pod.
+/// Whether the kubelet's static CPU manager gives the container its own CPUs: whole CPUs, in a Guaranteed Pod.
 fn pins(pod: &Pod, container: &Container) -> bool {
     let whole = container.resources.cpu_request.is_some_and(|request| request > 0 && request % 1000 == 0);
     whole && super::admission::guaranteed(pod)
@@ -391,7 +391,7 @@ fn cpu_differs(one: &Bounds, other: &Bounds) -> bool {
     (one.cpu_request, one.cpu_limit) != (other.cpu_request, other.cpu_limit)
 }
 
-/// It takes less of something, and more of nothing.
+/// Whether `new` has less of something, and more of nothing.
 fn smaller(new: &Bounds, old: &Bounds) -> bool {
     let limit = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
     new != old
@@ -400,7 +400,7 @@ fn smaller(new: &Bounds, old: &Bounds) -> bool {
         && limit(new.memory_limit) <= limit(old.memory_limit)
 }
 
-/// The larger of each amount; a limit that is not there is the largest.
+/// The larger of each amount. An absent limit is the largest.
 fn most(one: &Resources, other: &Resources) -> Resources {
     let limit = |one: Option<i64>, other: Option<i64>| Some(one?.max(other?));
     Resources {

@@ -1,5 +1,5 @@
-//! A Pod and the daemon of its node, which does what it is ordered to, restarts included: whatever happens, the Pod ends
-//! up with what is in force.
+//! A Pod and its node's daemon, which obeys orders. Whatever happens, restarts included, the Pod ends up with what is
+//! in force.
 
 mod world;
 
@@ -27,9 +27,9 @@ fn beside_one_that_makes_no_headway_a_restarted_one_has_its_part_of_the_pod() {
     use self::Happens::{Controls, Hinders, Obeys, Restarts, Wants};
     let app = [Wants(0, Some((200, 128))), Controls, Obeys];
     let both = [&app[..], &[Wants(1, Some((50, 32))), Controls, Obeys]].concat();
-    // Nothing is wanted of it any more.
+    // Nothing is wanted for it any more.
     let one = [Wants(0, Some((50, 32))), Restarts(1), Controls, Hinders, Wants(1, None)];
-    // It is to have more than the instance before, and less than its spec says.
+    // It should have more than the previous instance, and less than its spec.
     let other = [Restarts(1), Wants(1, Some((50, 120))), Wants(0, None), Controls, Hinders];
     for then in [one, other] {
         play(&[both.clone(), then.to_vec()].concat());
@@ -47,7 +47,7 @@ fn one_change_takes_one_order() {
     assert_eq!(world.cgroup.memory_limit, Some((256 + 128) * MI));
 }
 
-/// Its kubelet does not run, so that nobody starts it again, and the Pod's status says what was.
+/// The kubelet does not run, so it restarts nothing, and the Pod's status is outdated.
 #[test]
 fn what_has_ended_is_not_asked_about_all_the_time_and_what_comes_after_it_is_at_once() {
     let mut world = World::new();
@@ -95,7 +95,7 @@ fn what_made_no_headway_does_not_bound_the_pod_by_what_others_had() {
     assert_eq!(world.cgroup.memory_limit, Some((64 + 256) * MI));
 }
 
-/// Its containers are over, and its kubelet, which does not run, tells so of one alone.
+/// The containers have ended. The kubelet, which does not run, reports only one of them.
 #[test]
 fn what_gives_back_only_the_pods_part_in_vain_is_not_repeated_after_the_others() {
     let mut world = World::new();
@@ -148,7 +148,7 @@ fn a_wish_for_what_the_spec_says_keeps_nothing_of_the_instance_before() {
     }
 }
 
-/// Found by the simulator (seed 9769284): the daemon may have carried it out when it is withdrawn.
+/// Found by the simulator (seed 9769284): the daemon may have carried out an order that is withdrawn.
 #[test]
 fn what_is_under_way_counts_for_the_pod_of_another() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Probes, as the engine deals with them.
+//! Probes as a kind of the engine.
 
 use std::time::Duration;
 

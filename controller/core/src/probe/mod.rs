@@ -1,6 +1,6 @@
 //! A kind for tests alone: the proof that a kind is one folder and one line in [`crate::kinds`].
 //!
-//! It looks at its Pod, makes a recreate request for it, and has ended once that has.
+//! It looks at its Pod, makes a recreate request for it, and ends when that request ends.
 
 mod kind;
 mod plan;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::reduced::Reduced;
 use crate::time::Mono;
 
-/// Which Pod to look at.
+/// The Pod to look at.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "pitstop.dev",
@@ -27,26 +27,26 @@ use crate::time::Mono;
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodProbeSpec {
-    /// The Pod.
+    /// Name of the Pod.
     pub pod_name: String,
 }
 
-/// What was found.
+/// What the probe found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodProbeStatus {
-    /// The Pod's UID, once it was seen.
+    /// The Pod's UID; empty until the Pod is seen.
     pub pod_uid: String,
     /// Its node.
     pub node_name: String,
-    /// How it ended.
+    /// How the probe ended; None while it is open.
     pub outcome: Option<String>,
 }
 
 /// A `PodProbe`, reduced to what decisions need.
 pub type Probe = Reduced<PodProbeSpec, PodProbeStatus>;
 
-/// What this process remembers of one.
+/// This process's memory of one probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     completed_seen: Option<Mono>,

@@ -1,4 +1,4 @@
-//! What a probe needs next.
+//! Plans what a probe does next.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The engine serves the kind: nothing but its folder and its line knows it.
+//! The engine serves the kind: only its folder and its line know it.
 
 use chrono::DateTime;
 use pitstop_api::logic::answer::Answer;
@@ -70,7 +70,7 @@ fn body(request: &HttpRequest) -> Value {
     serde_json::from_slice(request.body()).unwrap()
 }
 
-/// The only write, and what comes of it when the API server stores it.
+/// The API server stores the only write. Returns what follows.
 fn store(scene: &mut Scene, actions: Vec<Action>) -> Vec<Action> {
     let [action] = <[Action; 1]>::try_from(actions).unwrap();
     let (request, exchange) = sent(action);
@@ -93,7 +93,7 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
     let accept = scene.step(Event::of(Watch::Upsert(probe())));
     assert_eq!(scene.engine.open_of(ID), 1);
     let make = store(&mut scene, accept);
-    // The first write since the lead began says that nobody has ended it meanwhile; then its child is made.
+    // The first write of a new leader proves that no other process ended the probe. Then the child is made.
     let [Action::Do { by, deed: Deed::Create(child) }] = &make[..] else { panic!("{make:?}") };
     assert_eq!((by.kind, by.uid.as_str(), child.kind), (ID, "p-1", recreate::ID));
     let (request, _) = sent(make[0].clone());
@@ -154,7 +154,7 @@ fn a_child_of_an_owner_that_is_gone_is_in_vain() {
 fn a_kind_is_on_every_list_by_its_line() {
     assert_eq!(all().filter(|about| about.id == ID).count(), 1);
     assert!(std::ptr::eq(about(ID).unwrap(), about(ID).unwrap()));
-    // An answer to a write of another kind's object says nothing of it.
+    // An answer to a write of another kind's object does not concern it.
     let mut scene = Scene::new();
     scene.step(Event::of(Watch::Upsert(probe())));
     let other =

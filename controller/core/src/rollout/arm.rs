@@ -1,4 +1,4 @@
-//! When admission may park the workload of a rollout: once the controller has been seen to be able to release it.
+//! When admission may park a rollout's workload: once the controller has proved that it can release it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,34 +15,34 @@ use crate::key::ObjectKey;
 use crate::kind::Cx;
 use crate::time::{Mono, earliest};
 
-/// How soon it is tried again whether the workload can be released; each time twice as long as the time before.
+/// Delay before the proof is tried again. It doubles each time.
 const AGAIN: Duration = Duration::from_mins(1);
-/// At most.
+/// Maximum of the delay.
 const MOST: Duration = Duration::from_hours(1);
 
-/// It can release its workload.
+/// The controller can release the workload.
 const CAN_RELEASE: &str = "CanRelease";
-/// It is not known yet whether it can.
+/// The proof is pending.
 const PROVING: &str = "Proving";
-/// It cannot.
+/// The controller cannot release the workload.
 const CANNOT_RELEASE: &str = "CannotRelease";
-/// All of them.
+/// All these reasons.
 pub(super) const REASONS: [&str; 3] = [CAN_RELEASE, PROVING, CANNOT_RELEASE];
 
 /// Whether the workload can be released, as far as this process has tried.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// Of the rollout that it was tried for: with another spec, it is tried at once.
+    /// Generation of the rollout that was tried. A new spec is tried at once.
     generation: Option<i64>,
-    /// Why it cannot, in the API server's words.
+    /// Result of the last try; Err has the API server's message.
     result: Option<Result<(), String>>,
-    /// How often it could not, and until when that is not tried again.
+    /// How many tries failed, and until when none follows.
     failures: u32,
     until: Option<Mono>,
 }
 
 impl Proof {
-    /// What came of a try.
+    /// Notes the result of a try.
     pub(super) fn tried(&mut self, now: Mono, result: Result<(), String>) {
         let wait = AGAIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MOST);
         self.failures = if result.is_ok() { 0 } else { self.failures.saturating_add(1) };
@@ -51,7 +51,7 @@ impl Proof {
     }
 }
 
-/// The change of the label by which admission takes the rollout for armed, and what is to be tried for that first.
+/// The change of the label that marks the rollout as armed. If a try must come first, `next` gets it.
 pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut Next) -> Labels {
     let armed = rollout.more;
     let label = |value: Option<&str>| BTreeMap::from([(ARMED.to_owned(), value.map(str::to_owned))]);
@@ -71,7 +71,7 @@ pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut
     match &memory.proof.result {
         Some(Err(_)) if armed => label(None),
         Some(Ok(())) if !armed => label(Some("true")),
-        // What has been proven to another process holds.
+        // A proof by another process holds.
         Some(Ok(())) => Labels::new(),
         None if armed => Labels::new(),
         Some(Err(_)) | None => {
@@ -90,7 +90,7 @@ pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut
 /// Labels to set or to remove.
 type Labels = BTreeMap<String, Option<String>>;
 
-/// Writes down whether the rollout is armed.
+/// Writes the condition `Armed`.
 pub(super) fn tell(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InPlaceRolloutStatus) {
     if !rollout.spec.changes_in_place() {
         new.conditions.retain(|condition| condition.type_ != conditions::ARMED);

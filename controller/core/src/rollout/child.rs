@@ -24,22 +24,22 @@ use crate::template::{Image, Size};
 pub(super) const RESTARTS: KindId = KindId::new(recreate::KIND);
 pub(super) const UPDATES: KindId = KindId::new(image_update::KIND);
 pub(super) const RESIZES: KindId = KindId::new(resize::KIND);
-/// All of them.
+/// All these kinds.
 pub(super) const KINDS: [KindId; 3] = [RESTARTS, UPDATES, RESIZES];
 
-/// How much of a Pod's name is in theirs, in bytes: a recreate request has a name that a label value can hold.
+/// Bytes of the Pod's name in the request's name. A label value must be able to hold the name of a recreate request.
 const MAX_NAME: usize = 49;
-/// What follows the Pod's name: a dash, five digits for the restart or the update, and eight for the Pod.
+/// Bytes after the Pod's name: a dash, five digits for the restart or the update, and eight for the Pod.
 const TAIL: usize = 14;
-/// Seconds that a Pod may take beside what it is told to wait.
+/// Seconds that a Pod may take beyond drain and soak.
 const LIMIT: i64 = 3_600;
 
-/// What the names of the requests of one restart, or of one update, have in common.
+/// The part that the names of all requests of one restart or update share.
 pub(super) fn mark(rollout: &Rollout, of: &str) -> String {
     format!("{:05x}", labels::hash(&format!("{} {of}", rollout.uid)) & 0xf_ffff)
 }
 
-/// The request by which that Pod is restarted or updated: another Pod of its name has another one.
+/// Key of the Pod's request. A later Pod of the same name has another key.
 pub(super) fn key(mark: &str, pod: &Pod) -> ObjectKey {
     key_for(mark, &pod.key, &pod.uid)
 }
@@ -51,13 +51,13 @@ pub(super) fn key_for(mark: &str, ObjectKey { namespace, name }: &ObjectKey, uid
     ObjectKey::new(namespace, format!("{}-{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
-/// It is of that restart or update.
+/// Whether the request is part of that restart or update.
 pub(super) fn is_of(mark: &str, key: &ObjectKey) -> bool {
     let tail = key.name.len().checked_sub(TAIL).and_then(|at| key.name.get(at..));
     tail.and_then(|tail| tail.strip_prefix('-')).is_some_and(|tail| tail.starts_with(mark))
 }
 
-/// The containers of the Pod that a restart means. One that has yet to start for the first time starts with what is new.
+/// The containers to restart. A container that never started is left out: it starts with what is new.
 pub(super) fn containers<'a>(rollout: &'a Rollout, pod: &'a Pod) -> impl Iterator<Item = &'a Container> {
     let named = rollout.spec.restart.as_ref().map_or(&[][..], |restart| &restart.containers);
     pod.containers.iter().filter(move |container| {
@@ -73,12 +73,12 @@ pub(super) fn containers<'a>(rollout: &'a Rollout, pod: &'a Pod) -> impl Iterato
     })
 }
 
-/// Seconds for which a Pod is kept out of service first.
+/// Seconds for which a Pod is drained first.
 pub(super) fn drain(rollout: &Rollout) -> Option<i64> {
     rollout.spec.strategy.as_ref().and_then(|strategy| strategy.unready_grace_period_seconds)
 }
 
-/// The request to make. `soak`: seconds that new containers must have run.
+/// The request to make. `soak`: seconds that new containers must run.
 pub(super) fn child(
     rollout: &Rollout,
     mark: &str,
@@ -93,31 +93,31 @@ pub(super) fn child(
     }
 }
 
-/// The Pod that such a request is for.
+/// The Pod of such a request.
 pub(super) fn pod_of(child: &Child) -> ObjectKey {
     let name = if child.kind == RESTARTS { "/podName" } else { "/podRef/name" };
     let name = child.spec.pointer(name).and_then(|name| name.as_str()).unwrap_or_default();
     ObjectKey::new(&child.key.namespace, name)
 }
 
-/// It does something to its Pod as soon as it is made.
+/// Whether the request acts on its Pod as soon as it exists.
 pub(super) fn begins(child: &Child) -> bool {
     child.spec.pointer("/suspend").and_then(serde_json::Value::as_bool) != Some(true)
 }
 
-/// The request, suspended: the node pulls the images, and the Pod stays as it is. Nothing where it pulls none.
+/// The request, suspended: the node pulls the images, and the Pod stays as it is. None if it pulls none.
 pub(super) fn suspended(child: Child) -> Option<Child> {
     let Child { kind, key, labels, mut spec } = child;
     spec.as_object_mut().filter(|_| kind == UPDATES)?.insert("suspend".to_owned(), true.into());
     Some(Child { kind, key, labels, spec })
 }
 
-/// Somebody else's request has begun with the Pod.
+/// Whether another owner's request has begun with the Pod.
 pub(super) fn others_begun(around: &dyn Around<Rollout>, pod: &ObjectKey) -> bool {
     KINDS.into_iter().any(|kind| around.others_begun(kind, pod))
 }
 
-/// Seconds until a request is over at the latest.
+/// Seconds until a request ends at the latest.
 fn limit(rollout: &Rollout, soak: i64) -> i64 {
     LIMIT.saturating_add(soak).saturating_add(drain(rollout).unwrap_or_default()).min(MAX_SECONDS)
 }
@@ -192,7 +192,7 @@ fn restart(
     Ok(Child {
         kind: RESTARTS,
         key: key(mark, pod),
-        // Of a Pod that is another one by then, nothing is restarted.
+        // A later Pod of the same name must not be restarted.
         labels: BTreeMap::from([(labels::POD_UID.to_owned(), pod.uid.clone())]),
         spec: serde_json::to_value(spec)?,
     })

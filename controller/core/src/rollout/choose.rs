@@ -1,4 +1,4 @@
-//! Which Pod is next.
+//! Chooses the next Pod.
 
 use super::Rollout;
 use super::plan::soak;
@@ -11,14 +11,14 @@ use crate::key::ObjectKey;
 use crate::kind::Cx;
 use crate::workload::Workload;
 
-/// Most Pods that are being restarted at a time, whatever the budget says.
+/// Most Pods that are restarted at a time, whatever the budget allows.
 const MOST_STARTED: usize = 100;
-/// For how many waves of Pods images are pulled ahead.
+/// Number of waves of Pods for which nodes pull ahead.
 const WAVES_AHEAD: usize = 2;
-/// For how many Pods at most.
+/// Most Pods for which nodes pull ahead.
 const MOST_AHEAD: usize = 50;
 
-/// It waits for Pods, and not for somebody to see to it.
+/// Whether the rollout waits for Pods, not for a user.
 pub(super) fn waits_for_pods(told: &Told) -> bool {
     matches!(
         told,
@@ -32,23 +32,23 @@ pub(super) fn waits_for_pods(told: &Told) -> bool {
     )
 }
 
-/// The next step with the Pods.
+/// The next step.
 pub(super) enum Step {
-    /// Restart or update that one, whose new containers must run for so many seconds.
+    /// Restart or update this Pod. The number: seconds that its new containers must run.
     Begin(ObjectKey, i64),
-    /// Have the node of that one pull its images ahead; what is told meanwhile.
+    /// Make this Pod's node pull ahead; report this meanwhile.
     Pull(ObjectKey, Told),
-    /// Tell its controller of that one, which is updated.
+    /// Mark this Pod, which is updated.
     Mark(ObjectKey),
-    /// None is begun with.
+    /// Begin with no Pod, for this reason.
     Stop(Told),
-    /// Earlier restarts or updates have left something.
+    /// Earlier restarts or updates left requests. None: wait for them.
     Sweep(Option<Deed>),
-    /// None is left.
+    /// No Pod is left.
     Finish,
 }
 
-/// Another Pod is begun with before controllers are told of those that are done: that takes longer.
+/// Chooses the next step. Another Pod begins before finished Pods are marked, since it takes longer.
 pub(super) fn choose(
     cx: Cx<'_>,
     rollout: &Rollout,
@@ -63,7 +63,7 @@ pub(super) fn choose(
     let mark = || memory.next_unmarked(cx.now).map(|pod| Step::Mark(pod.clone()));
     match step {
         Step::Stop(told) if waits_for_pods(&told) => {
-            // What a Pod had before, its node has.
+            // Nodes still have the images that Pods go back to.
             let pull = next_to_pull(cx, rollout, memory, workload).filter(|_| !work.back);
             match pull {
                 Some(pod) => Step::Pull(pod.clone(), told),
@@ -75,8 +75,8 @@ pub(super) fn choose(
     }
 }
 
-/// The next Pod whose node pulls its images before there is room for the Pod: of as many as two waves are. The first Pods are watched
-/// longer than others, so that no request for one is made ahead.
+/// The next Pod whose node pulls ahead, for as many Pods as two waves have. The canary is watched longer, so no request
+/// for it is made ahead.
 fn next_to_pull<'a>(
     cx: Cx<'_>,
     rollout: &Rollout,
@@ -88,7 +88,7 @@ fn next_to_pull<'a>(
         .spec
         .canary()
         .is_none_or(|canary| usize::try_from(canary.pods).is_ok_and(|pods| begun >= pods));
-    // Others of the namespace have places, too.
+    // Other requests of the namespace need places too.
     let own = cx.config.max_open_requests_per_namespace.map_or(MOST_AHEAD, |most| most / 4);
     let wave = most_unavailable(rollout, workload, desired(memory, workload));
     let wave = usize::try_from(wave).unwrap_or(MOST_AHEAD);
@@ -96,17 +96,17 @@ fn next_to_pull<'a>(
     memory.next_to_pull(cx.now, most).filter(|_| canary && !memory.late)
 }
 
-/// How many Pods were begun with.
+/// How many Pods have begun.
 fn begun(memory: &Memory) -> usize {
     let done = memory.tally().current.saturating_add(memory.sorted.failed.len());
     memory.open().saturating_add(memory.sorted.unmarked.len()).saturating_add(done)
 }
 
-/// The first rule that says something.
+/// Applies the first rule that matches.
 fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload, back: bool) -> Step {
     let spec = &rollout.spec;
     let failed = u32::try_from(memory.sorted.failed.len()).unwrap_or(u32::MAX);
-    // If others fail, too, it is not what the Pods got.
+    // If untouched Pods fail too, the change is not the cause.
     let lost = !memory.sorted.lost.is_empty();
     let fails = || Step::Stop(if lost { Told::UntouchedPodsFail } else { Told::PodsFailed });
     if memory.sorted.waits.is_empty() {
@@ -134,7 +134,7 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
     let Some(room) = room(rollout, memory, workload) else {
         return Step::Stop(Told::NeedsUnavailability);
     };
-    // What is broken anyway costs nothing.
+    // A Pod that is already unavailable costs nothing.
     let next = match room {
         Room::Free => memory.next(&memory.sorted.waits, cx.now),
         Room::Used(_) => memory.next(&memory.sorted.broken, cx.now),
@@ -150,17 +150,17 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
     }
 }
 
-/// How much room there is for another Pod to be unavailable.
+/// Room for another unavailable Pod.
 enum Room {
-    /// Some.
+    /// Another Pod may begin.
     Free,
-    /// As many Pods of the workload are unavailable as may be, for this reason.
+    /// The budget is used up, for this reason.
     Used(Told),
-    /// As many are being restarted as may be at all.
+    /// [`MOST_STARTED`] Pods are being restarted.
     Full,
 }
 
-/// How many Pods there are to be. Of selected ones, nobody knows but who makes them.
+/// How many Pods are to exist. Only the maker of selected Pods knows that, so the existing ones count.
 fn desired(memory: &Memory, workload: &Workload) -> u32 {
     if workload.labels.is_empty() {
         return workload.desired;
@@ -174,7 +174,7 @@ fn most_unavailable(rollout: &Rollout, workload: &Workload, desired: u32) -> u32
     own.map_or(workload.max_unavailable, |own| own.of(desired))
 }
 
-/// How much there is; absent where no Pod may ever be unavailable.
+/// The room for another Pod. None if no Pod may ever be unavailable.
 fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room> {
     let desired = desired(memory, workload);
     let most = most_unavailable(rollout, workload, desired);
@@ -188,11 +188,11 @@ fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room>
     })
 }
 
-/// The first disruption budget by which no further Pod may be unavailable.
+/// The first disruption budget that allows no further unavailable Pod.
 fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
     let count = |pods: usize| u32::try_from(pods).unwrap_or(u32::MAX);
     let Tally { available, ready, all, .. } = memory.tally();
-    // Of the Pods that the budget's controller has counted, one that is gone since is the workload's still.
+    // The budget's controller may still count a Pod of this workload that is gone.
     let all = count(all).max(workload.desired);
     workload.budgets.iter().flatten().find_map(|budget| {
         let healthy = budget.healthy(count(available), count(ready), all);

@@ -1,7 +1,7 @@
-//! When the controller of a workload takes the Pods that it has for those of the new template.
+//! When a workload's controller takes existing Pods for Pods of the new template.
 //!
-//! A `Deployment` judges by the templates of its `ReplicaSet`s. The one with Pods gets the new template, once every Pod has what is
-//! new; before that, another one keeps the old template, for `kubectl rollout history` and `undo`.
+//! A `Deployment` judges by the templates of its `ReplicaSet`s. Once every Pod is updated, the one with Pods gets the
+//! new template. Before that, another one keeps the old template, for `kubectl rollout history` and `undo`.
 
 use pitstop_api::rollout::TargetKind;
 
@@ -9,20 +9,20 @@ use crate::deed::CommitStep;
 use crate::template::Change;
 use crate::workload::{Set, Template};
 
-/// What is left to be done when all Pods are updated.
+/// What is left to do when all Pods are updated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// That, into a `ReplicaSet`; the one with Pods is this.
+    /// This write into a `ReplicaSet`. The second value is the one with Pods.
     Step(CommitStep, Box<Set>),
-    /// Its controller has something to do.
+    /// The workload's controller has something to do.
     Controller,
-    /// Nothing: it can be released.
+    /// Nothing: the workload can be released.
     Nothing,
 }
 
-/// What that is; `partition`: of its user, by which its controller goes on making some Pods of the old revision; `of_revision`:
-/// how many Pods are of the new one. The controller of a `StatefulSet` that is released deletes each of them that it has yet to
-/// see marked.
+/// What is left to do. `partition`: the user's, below which the controller keeps making Pods of the old revision.
+/// `of_revision`: how many Pods have the new one. When released, a `StatefulSet`'s controller deletes each of these
+/// whose mark it has not seen.
 pub(super) fn left(kind: TargetKind, template: &Template, partition: u32, of_revision: usize) -> Left {
     let counted = match kind {
         TargetKind::StatefulSet => {
@@ -40,7 +40,7 @@ pub(super) fn left(kind: TargetKind, template: &Template, partition: u32, of_rev
     let step = |step| Left::Step(step, Box::new(active.clone()));
     let older = |set: &&Set| (set.created, &set.version.name) < (active.created, &active.version.name);
     match (sets.others.iter().find(|set| set.new), active.new) {
-        // Of those with its template, a Deployment gives the Pods to the oldest.
+        // Among those with its template, a Deployment gives the Pods to the oldest.
         (Some(set), true) if older(&set) => step(CommitStep::Void(set.clone())),
         (_, true) if active.seen => counted,
         (_, true) => Left::Controller,
@@ -50,9 +50,9 @@ pub(super) fn left(kind: TargetKind, template: &Template, partition: u32, of_rev
     }
 }
 
-/// Why a `Deployment` cannot be updated in place; nothing where it can, or is none.
+/// Why a `Deployment` cannot be updated in place. None if it can, or for other kinds.
 pub(super) fn why_not(kind: TargetKind, template: &Template) -> Option<String> {
-    // The revision of a Deployment does not tell of it.
+    // The revision of a Deployment does not include such changes.
     if let (TargetKind::Deployment, Some(Change::Other(why))) = (kind, template.changes.get("")) {
         return Some(why.clone());
     }
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(left(true, 0, 3), Left::Nothing);
         assert_eq!(left(false, 0, 3), Left::Controller, "it makes Pods of the old revision");
         assert_eq!(left(false, 2, 3), Left::Nothing, "its user wants that of some");
-        // The template went to another revision and back: the one before has always been this one.
+        // The template went to another revision and back, so the previous revision is this one.
         assert_eq!(left(true, 0, 2), Left::Controller);
         assert_eq!(left(false, 2, 2), Left::Controller);
     }

@@ -1,4 +1,4 @@
-//! For how long Pods are out of service while they are restarted or updated, on this process's clock.
+//! How long Pods are out of service while they are restarted or updated, by this process's clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use super::stage::Stage;
 use crate::key::ObjectKey;
 use crate::time::Mono;
 
-/// Most gaps that are remembered of one restart or update. Of later ones only their number and the longest are.
+/// Most gaps that are remembered of one restart or update. Later ones only count in the number and the longest.
 pub(super) const MOST: usize = 1_000;
 
 /// The gaps of one restart or update.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
     of: Option<Rolling>,
-    /// Pods that were available when this process saw them begun with; and since when they are not.
+    /// Pods that were available when this process saw the work on them begin. Value: since when they are not.
     begun: BTreeMap<ObjectKey, Option<Mono>>,
     milliseconds: Vec<u32>,
     longest: u32,
     measured: u32,
-    /// Those that are not counted yet.
+    /// Gaps that metrics have not counted yet.
     fresh: Vec<Duration>,
 }
 
 impl Gaps {
-    /// That restart or update is under way: gaps of another one are forgotten.
+    /// Sets what is under way. Forgets the gaps of another restart or update.
     pub(super) fn of(&mut self, rolling: Option<Rolling>) {
         if self.of != rolling {
             let fresh = std::mem::take(&mut self.fresh);
@@ -36,7 +36,7 @@ impl Gaps {
         }
     }
 
-    /// A Pod was looked at. `others`: somebody else's request has begun with it.
+    /// Measures a Pod. `others`: another owner's request has begun with it.
     pub(super) fn look(
         &mut self,
         now: Mono,
@@ -69,7 +69,7 @@ impl Gaps {
         self.begun.remove(pod);
     }
 
-    /// Nobody tells of the Pods any more.
+    /// Forgets the Pods: the engine no longer reports them.
     pub(super) fn forget_pods(&mut self) {
         self.begun.clear();
     }
@@ -84,12 +84,12 @@ impl Gaps {
         self.fresh.push(gap);
     }
 
-    /// Those that were measured since it was last asked.
+    /// Takes the gaps that were measured since the last call.
     pub(super) fn take_fresh(&mut self) -> Vec<Duration> {
         std::mem::take(&mut self.fresh)
     }
 
-    /// What the status says of them.
+    /// The gaps for the status. None if none was measured.
     pub(super) fn told(&self) -> Option<ServiceGap> {
         let mut sorted = self.milliseconds.clone();
         sorted.sort_unstable();
@@ -114,7 +114,7 @@ mod tests {
         Seen { uid: "a".into(), stage, ahead, proves: false, available, node, of_node: None }
     }
 
-    /// A Pod goes through these stages, a second each.
+    /// A Pod goes through these stages, one second each.
     fn goes(gaps: &mut Gaps, stages: &[(Stage, bool)]) {
         let (key, mut before) = (ObjectKey::new("shop", "web-0"), None);
         for (second, (stage, available)) in (0..).zip(stages) {

@@ -1,20 +1,20 @@
-//! What a rollout remembers of restarts and updates that have ended.
+//! The history of restarts and updates in a rollout's status.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::rollout::{InPlaceRolloutStatus, MAX_HISTORY, Restart, Roll, RollResult, Update};
 
 use super::gaps::Gaps;
 
-/// The restart or the update that is under way.
+/// The restart or update that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rolling {
     Restart(Restart),
-    /// To that revision, since that generation of the workload. Pods that go back are part of it.
+    /// The revision, and the workload's generation at the beginning. Pods that go back are part of it.
     Update(String, i64),
 }
 
 impl Rolling {
-    /// As the status says.
+    /// The restart or update that is under way by the status.
     pub(super) fn of(status: &InPlaceRolloutStatus) -> Option<Self> {
         let update = status.update.as_ref().filter(|update| update.ended.is_none());
         let restart = status.restart.clone().map(Self::Restart);
@@ -25,7 +25,7 @@ impl Rolling {
         Self::Update(update.revision.clone(), update.generation)
     }
 
-    /// How it has ended by the time of that status, in which it is not under way.
+    /// How the restart or update ended, by a status in which it is no longer under way.
     fn result(&self, new: &InPlaceRolloutStatus) -> RollResult {
         let ended = match self {
             Self::Restart(restart) => {
@@ -41,14 +41,13 @@ impl Rolling {
     }
 }
 
-/// How what was under way has ended by that change of the status; nothing where it goes on.
+/// How the restart or update ended with this change of the status. None while it goes on.
 pub(super) fn ends(old: &InPlaceRolloutStatus, new: &InPlaceRolloutStatus) -> Option<RollResult> {
     let rolling = Rolling::of(old)?;
     (Rolling::of(new).as_ref() != Some(&rolling)).then(|| rolling.result(new))
 }
 
-/// Writes down what has ended by that change of the status, in the same write: neither a crash nor another try loses it or writes it
-/// twice.
+/// Adds what ended to the history, in the write that ends it. So no crash or retry loses or repeats it.
 pub(super) fn record(
     wall: DateTime<Utc>,
     gaps: &Gaps,
@@ -56,7 +55,7 @@ pub(super) fn record(
     new: &mut InPlaceRolloutStatus,
 ) {
     let ended = ends(old, new).map(|result| {
-        // What is given up may be forgotten by now: it was as far as was told last.
+        // The memory of a given-up update may be gone, so the last reported counts are used.
         let of = if result == RollResult::GivenUp { old } else { &*new };
         let update = old.update.as_ref().filter(|_| old.restart.is_none());
         Roll {
@@ -72,7 +71,7 @@ pub(super) fn record(
     new.history = at_once.into_iter().chain(ended).chain(before).take(MAX_HISTORY).collect();
 }
 
-/// The update that has ended as it began, if there is one.
+/// An update that began and ended in this change of the status.
 fn at_once<'a>(
     old: &InPlaceRolloutStatus,
     new: &'a InPlaceRolloutStatus,
@@ -82,7 +81,7 @@ fn at_once<'a>(
     Some((update.ended?.into(), update))
 }
 
-/// An entry for the update, which has done nothing.
+/// An entry for an update that has done nothing.
 fn of_update(wall: DateTime<Utc>, result: RollResult, update: Option<&Update>) -> Roll {
     Roll {
         restarted_at: None,

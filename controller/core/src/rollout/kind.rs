@@ -1,4 +1,4 @@
-//! Rollouts, as the engine deals with them.
+//! Rollouts as a kind of the engine.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::reduced::Reduced;
 use crate::time::Mono;
 use crate::workload::place;
 
-/// The kind.
+/// Identifies the kind.
 pub const ID: KindId = KindId::new(KIND);
 
 impl Kind for Rollout {
@@ -53,7 +53,7 @@ impl Kind for Rollout {
         Memory::default()
     }
 
-    /// Its workload, or its selector.
+    /// Key of its workload, or of its selector.
     fn pod_key(&self) -> ObjectKey {
         match &self.spec.target_ref {
             Some(target) => place(target.kind, &ObjectKey::new(&self.key.namespace, &target.name)),
@@ -63,7 +63,7 @@ impl Kind for Rollout {
     fn pod_uid(&self) -> Option<&str> {
         None
     }
-    /// It is for no one Pod, and never ends.
+    /// A rollout has no single Pod, and never ends.
     fn course(_: &Self::Status) -> Course<'_> {
         Course::default()
     }

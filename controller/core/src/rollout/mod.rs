@@ -1,9 +1,9 @@
-//! `InPlaceRollout`: a standing object for one workload, whose Pods are restarted and updated in place, in order and within a
-//! budget.
+//! `InPlaceRollout`: a standing object that restarts and updates the Pods of one workload in place, in order and within
+//! a budget.
 //!
-//! It never touches a container itself: each Pod is restarted by a `ContainerRecreateRequest`, or gets new images by a
-//! `PodImageUpdate`, that belongs to the rollout. What is done is read from those and from the Pods; what this process remembers
-//! is only sorted from them.
+//! A rollout never touches a container. For each Pod it makes requests that it owns: `ContainerRecreateRequest`,
+//! `PodImageUpdate` or `PodResize`. Progress is read from these requests and the Pods; this process only remembers them
+//! sorted.
 
 mod arm;
 mod child;
@@ -35,9 +35,8 @@ use pitstop_api::rollout::{InPlaceRolloutSpec, InPlaceRolloutStatus};
 
 use crate::reduced::Reduced;
 
-/// An `InPlaceRollout`, reduced to what decisions need.
-/// Beside: it is armed.
+/// An `InPlaceRollout`, reduced to what decisions need. `more`: whether it is armed.
 pub type Rollout = Reduced<InPlaceRolloutSpec, InPlaceRolloutStatus, bool>;
 
-/// What one needs.
+/// What a rollout needs next.
 pub type Plan = crate::plan::Plan<InPlaceRolloutStatus>;

@@ -1,4 +1,4 @@
-//! What the tags of an update's images mean: all Pods get what the first node has pulled, though a tag is moved meanwhile.
+//! Digests for the tags of an update's images. All Pods get what the first node pulled, even if a tag moves.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use pitstop_api::rollout::{MAX_IMAGES, TagMeaning};
 use crate::kind::Relative;
 use crate::template::Image;
 
-/// Digests of images, by the names that the template has for them.
+/// Digests, by the image names of the template.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pins(BTreeMap<String, String>);
 
 impl Pins {
-    /// Those that were told.
+    /// From the status.
     pub(super) fn of(told: &[TagMeaning]) -> Self {
         Self(told.iter().map(|told| (told.image.clone(), told.digest.clone())).collect())
     }
 
-    /// For people, and for the process that leads next.
+    /// For the status, which users and the next leader read.
     pub(super) fn told(&self) -> Vec<TagMeaning> {
         let told = self.0.iter().map(|(image, digest)| (image.clone(), digest.clone()));
         told.map(|(image, digest)| TagMeaning { image, digest }).collect()
     }
 
-    /// The first digest of an image is its digest.
+    /// Keeps the first digest of each image.
     pub(super) fn learn(&mut self, request: &Relative<'_>) {
         for (image, digest) in &request.pulled {
             if self.0.len() < MAX_IMAGES && !self.0.contains_key(*image) {
@@ -34,19 +34,19 @@ impl Pins {
         }
     }
 
-    /// How the node of the request has understood a tag otherwise than the first one.
+    /// Message if the request's node pulled another digest for a tag than the first node.
     pub(super) fn moved(&self, request: &Relative<'_>) -> Option<String> {
         let differs = request.pulled.iter().find_map(|(image, digest)| {
             let pinned = self.0.get(*image).filter(|pinned| pinned != digest)?;
             Some((image, pinned, digest))
         });
         differs.map(|(image, pinned, digest)| {
-            // The digests first: what is told of a Pod is cut at its end.
+            // The digests come first, since the message is cut at its end.
             format!("TagMoved: this Pod has {digest}, and the first one {pinned}, of {image}")
         })
     }
 
-    /// Names them by their digests, as far as those are known.
+    /// Pins the images whose digests are known.
     pub(super) fn pin(&self, images: &mut [Image]) {
         for image in images {
             let digest = self.0.get(&image.image);

@@ -1,4 +1,4 @@
-//! What a rollout needs next.
+//! Plans what a rollout does next.
 
 use std::time::Duration;
 
@@ -24,18 +24,18 @@ use crate::pod::{Group, label_hashes};
 use crate::time::{Mono, earliest, seconds};
 use crate::workload::{Parking, Workload, WorkloadQuery};
 
-/// How old what is known of the workload may be when something is begun with one of its Pods.
+/// Maximum age of what is known of the workload when the rollout begins with a Pod.
 pub(super) const FRESH: Duration = Duration::from_secs(10);
-/// The same while it waits for Pods that it has begun with, or for somebody to see to it.
+/// The same while the rollout waits for Pods in progress, or for a user to act.
 const FRESH_WAITING: Duration = Duration::from_mins(1);
-/// How soon the Pods are listed again where the watch did not show all of them.
+/// Delay before the Pods are listed again if the watch has not shown all of them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
-/// How soon the workload is read again whose controller has just been given something to do: most are done at once.
+/// Delay before the workload is read again after its controller got new work. Most controllers finish at once.
 const SOON: Duration = Duration::from_millis(100);
-/// How soon it goes on with the Pods of controllers that it looks after from now on: those that there are come at once.
+/// Pause after the rollout begins to watch controllers. The engine reports their existing Pods at once.
 const TOLD_WITHIN: Duration = Duration::from_millis(1);
 
-/// What is to be done, and what is told of it.
+/// The next action, and what the status reports.
 pub(super) struct Next {
     pub(super) told: Told,
     pub(super) doing: Doing,
@@ -45,23 +45,23 @@ pub(super) struct Next {
 }
 
 impl Next {
-    /// Nothing is done.
+    /// Reports `told`, and does nothing.
     pub(super) fn only(rollout: &Rollout, told: Told) -> Self {
         let doing = Doing::of(&rollout.status);
         Self { told, doing, deed: None, groups: Vec::new(), wake_at: None }
     }
 
-    /// No restart is under way, and that of the update is told.
+    /// Reports the update; no restart is under way.
     pub(super) fn of_update(rollout: &Rollout, update: Update, told: Told) -> Self {
         let next = Self::only(rollout, told);
         Self { doing: Doing { restart: None, update: Some(update), ..next.doing }, ..next }
     }
 }
 
-/// What the rollout needs.
+/// Plans what the rollout needs.
 pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Plan {
     let rollout = sight.request;
-    // Of a workload that may be parked, it waits to be told.
+    // The watch has not shown yet whether the workload is parked.
     if rollout.deleting || parking(sight) == Some(Parking::Unknown) {
         return Plan::default();
     }
@@ -73,19 +73,19 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     if next.groups.is_empty() {
         memory.forget_pods();
         if rollout.spec.selector.is_some() {
-            // Nobody tells which Pods come.
+            // The engine no longer reports new Pods, so these become outdated.
             (memory.read, memory.listed, memory.listing) = (None, None, None);
         }
     }
     let forward = next.doing.update.as_mut().filter(|update| update.ended.is_none() && !update.rolling_back);
-    // Before its Pods are sorted, the status knows more.
+    // Until the Pods are sorted, the status knows more than the memory.
     if let Some(update) = forward.filter(|update| memory.mark() == Some(&mark_of(rollout, &update.revision)))
     {
         update.images = memory.pins.told();
     }
     let new = status(cx, rollout, memory, sight.around, &next.told, next.doing);
     let old = &rollout.status;
-    // Reading takes a moment: it is told only where it takes longer.
+    // Most reads are short: the status reports only a longer one.
     let at_once = next.told != Told::Reading
         && (old.phase, &old.restart, &old.restarted_at, &old.update, old.observed_generation)
             != (new.phase, &new.restart, &new.restarted_at, &new.update, new.observed_generation);
@@ -100,7 +100,7 @@ pub(super) fn plan(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     }
 }
 
-/// The first rule that says something.
+/// Applies the first rule that matches.
 fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
     let rollout = sight.request;
     if let Err(invalid) = validate(&rollout.spec) {
@@ -134,13 +134,13 @@ fn next(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
     }
 }
 
-/// Whether the workload is parked, if that counts.
+/// Whether the workload is parked. None if the rollout does not change templates in place.
 fn parking<'a>(sight: &Sight<'a, Rollout>) -> Option<Parking<'a>> {
     let spec = &sight.request.spec;
     spec.kind().filter(|_| spec.changes_in_place()).map(|kind| sight.around.parking(kind))
 }
 
-/// Nothing is under way: what restarts and updates have left is deleted, one after another.
+/// Nothing is under way. Deletes the requests that restarts and updates left, one after another.
 fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told) -> Next {
     memory.rest();
     let deed = delete(cx, sight, memory, |_| true);
@@ -151,7 +151,7 @@ fn over(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, told: Told)
     Next { doing: Doing { restart: None, update, ..next.doing }, deed, wake_at, ..next }
 }
 
-/// A restart is asked for and not finished.
+/// Carries out a restart that is requested and not finished.
 fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     let rollout = sight.request;
     let begun = rollout.status.restart.as_ref().filter(|restart| restart.restarted_at == asked);
@@ -172,18 +172,18 @@ fn at_work(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &
     )
 }
 
-/// What the workload is read for.
+/// Why the workload is read.
 #[derive(Clone, Copy)]
 pub(super) struct Wants<'a> {
-    /// A name for it.
+    /// Name of the purpose.
     pub(super) of: &'a str,
-    /// Its Pods are to be listed, too.
+    /// List its Pods too.
     pub(super) pods: bool,
-    /// Nothing is done: how old the reading is does not matter.
+    /// The rollout is at rest: the age of the read does not matter.
     pub(super) rests: bool,
 }
 
-/// Goes on with the workload as it was read; reads it where that was long ago, or where the reading is of no use.
+/// Continues with the last read of the workload. Reads it again if that read is too old or not useful.
 pub(super) fn with_workload(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -194,7 +194,7 @@ pub(super) fn with_workload(
 ) -> Next {
     let (rollout, Wants { of, pods, rests }) = (sight.request, wants);
     let selected = rollout.spec.selector.is_some();
-    // Of selected Pods that come while they are listed, it is told by the watch.
+    // The watch reports selected Pods that appear during the list.
     let labels = selected.then(|| Group::Labels(label_hashes(rollout.spec.labels())));
     let labels: Vec<Group> = labels.into_iter().collect();
     if selected && sight.around.selects_too_many() {
@@ -227,17 +227,17 @@ pub(super) fn with_workload(
         Read::Missing => return only(Told::Missing, again),
         Read::Refused(text) => return only(Told::Unreadable(text), again),
     };
-    // Those that there were have been listed.
+    // The list has named the selected Pods that exist.
     let told = memory.looks_after(&workload.controllers) || selected;
     let next = match (useful, told) {
         (false, _) => Next::only(rollout, Told::Reading),
-        // Of none that it has not been told of yet, it can say how far it is.
+        // The progress is unknown until the engine has reported the Pods.
         (true, false) => {
             Next { wake_at: Some(cx.now.after(TOLD_WITHIN)), ..Next::only(rollout, Told::Reading) }
         }
         (true, true) => then(memory, &workload),
     };
-    // What follows asks for more than that.
+    // A read for the next step asks for more.
     let asks = matches!(next.deed, Some(Deed::AskWorkload(_)));
     Next {
         deed: if asks { next.deed } else { again.or(next.deed) },
@@ -247,9 +247,9 @@ pub(super) fn with_workload(
     }
 }
 
-/// The workload is read, and its Pods are listed if that is wanted for what is named.
+/// Asks for a read of the workload for the purpose `of`. Lists its Pods if `pods`.
 pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pods: bool) -> Option<Deed> {
-    // A reading begins only when nothing is under way: what cannot begin is not to be taken for begun.
+    // A read that cannot begin must not be recorded as begun.
     if !sight.doing.is_empty() {
         return None;
     }
@@ -259,7 +259,7 @@ pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pod
     let name = sight.request.spec.target_ref.as_ref().map_or("", |target| &target.name);
     let key = ObjectKey::new(&sight.request.key.namespace, name);
     let pods = pods || kind.is_none();
-    // Only Pods that wait cost any; an API server takes 40 to 70 ms to list what nobody writes.
+    // Only waiting Pods use a budget. An API server takes 40 to 70 ms to list objects that nobody writes.
     let waits = memory.mark().is_none() || !memory.sorted.waits.is_empty();
     let budgets = waits && sight.request.spec.respects_disruption_budgets();
     let template = parking(sight).is_some();
@@ -269,10 +269,11 @@ pub(super) fn ask(sight: &Sight<'_, Rollout>, memory: &mut Memory, of: &str, pod
     Some(Deed::AskWorkload(Box::new(query)))
 }
 
-/// The restart is for the Pods that there are: a list that was asked for after the wish was known tells the newest of them.
+/// Begins the restart of the existing Pods. A list that was requested after the new `restartedAt` was known shows the
+/// newest of them.
 fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     let rollout = sight.request;
-    // Kept until the beginning is stored: a write of the status may be under way.
+    // The list is kept until the beginning is stored: a write of the status may be under way.
     let Some((_, listed)) = memory.listed.as_ref().filter(|(of, _)| of == asked) else {
         let deed = ask(sight, memory, asked, true);
         return Next { deed, ..Next::only(rollout, Told::Reading) };
@@ -282,12 +283,12 @@ fn begin(sight: &Sight<'_, Rollout>, memory: &mut Memory, asked: &str) -> Next {
     memory.begins();
     let restart = Some(Restart { restarted_at: asked.to_owned(), newest_pod });
     let next = Next::only(rollout, Told::Restarting);
-    // What selected Pods are to have, they have still.
+    // A restart does not change what selected Pods are to have.
     let update = next.doing.update.clone().filter(|_| rollout.spec.wants_something());
     Next { doing: Doing { restart, update, ..next.doing }, ..next }
 }
 
-/// The Pods are restarted, or updated; nothing where none is left.
+/// Restarts or updates the next Pods. None if no Pod is left.
 pub(super) fn go_on(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -312,7 +313,7 @@ pub(super) fn go_on(
     };
     let wake_at = earliest(memory.unshown.overdue_at(), Some(deadline).filter(|at| *at > cx.now));
     if !matches!(step, Step::Finish) {
-        // What was listed before the last Pod was done says nothing of the end.
+        // A list from before the last Pod was done does not prove the end.
         (memory.listed, memory.listing) = (None, None);
     }
     let told =
@@ -325,7 +326,7 @@ pub(super) fn go_on(
             told(why, pod.and_then(|pod| work.tell(rollout, &pod)), None)
         }
         Step::Stop(why) if memory.stopped || late => {
-            // What pulls ahead would do so for nobody.
+            // No Pod will use what these requests pull ahead.
             let idle = withdraw(cx, sight, memory);
             let at = earliest(memory.unshown.deleted_until(cx.now), memory.refused_until());
             let well_at = memory.sorted.well_at().filter(|_| why == Told::UntouchedPodsFail);
@@ -334,7 +335,7 @@ pub(super) fn go_on(
         Step::Stop(why) => told(why, None, memory.refused_until().filter(|at| *at > cx.now)),
         Step::Sweep(deed) => told(Told::Restarting, deed, memory.sweep_until.filter(|at| *at > cx.now)),
         Step::Begin(pod, soak) => {
-            // Another try for one that was refused tells nothing new.
+            // A retry of a refused request is no news for the status.
             let why = memory.refusal(Some(&pod)).map_or(Told::Restarting, Told::Refused);
             told(why, begin_with(cx, sight, memory, work, (&pod, soak)), None)
         }
@@ -349,9 +350,9 @@ pub(super) fn go_on(
     })
 }
 
-/// Restarts or updates that Pod, whose new containers must run for so many seconds: by a new request, or by that which is suspended.
-/// One that has pulled something else than the first Pod got is deleted, and another one is made. After a wait, what is known of the
-/// workload may be old: then it is read first.
+/// Restarts or updates the Pod, whose new containers must run for `soak` seconds. Makes a request, or resumes the
+/// suspended one. A suspended request that pulled another digest than the first Pod got is deleted, and made again
+/// later. If the last read of the workload is too old, reads it first.
 fn begin_with(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -375,7 +376,7 @@ fn begin_with(
         let (key, uid) = (suspended.key.clone(), suspended.uid.to_owned());
         return Some(Deed::Resume { kind: UPDATES, key, uid, pod: pod.key.clone() });
     }
-    // With new resources alone, a Pod runs on: what follows is watched.
+    // Containers run on during a resize: the next request observes the Pod.
     let soak = if step.asks.kind() == RESIZES && !step.last { 0 } else { soak };
     if let Asks::Images(images) = &mut step.asks {
         memory.pins.pin(images);
@@ -384,7 +385,7 @@ fn begin_with(
     Some(Deed::Create(Box::new(child)))
 }
 
-/// Until when another Pod should be done: each takes its own time to drain and to soak beside.
+/// When another Pod should be done. Drain and soak of a Pod are added to the progress deadline.
 fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workload) -> Mono {
     let done = memory.tally().current.saturating_add(memory.sorted.failed.len());
     let stands = memory.progress.filter(|(before, _)| *before == done && !memory.stopped);
@@ -393,13 +394,13 @@ fn deadline(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, workload: &Workl
     since.after(seconds(rollout.spec.progress_deadline().saturating_add(own)))
 }
 
-/// Seconds for which the new containers of a Pod must have run.
+/// Seconds that the new containers of a Pod must run.
 pub(super) fn soak(rollout: &Rollout, workload: &Workload, canary: bool) -> i64 {
     let longer = rollout.spec.canary().filter(|_| canary).and_then(|canary| canary.soak_seconds);
     rollout.spec.soak().max(workload.min_ready_seconds.into()).max(longer.unwrap_or_default())
 }
 
-/// What is read next decides: the Pods are listed if that is wanted, the more seldom the longer it takes.
+/// Waits for what the next read shows. Lists the Pods if `pods`. The longer it takes, the rarer the reads.
 pub(super) fn wait(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -410,7 +411,7 @@ pub(super) fn wait(
     let (rollout, now) = (sight.request, cx.now);
     let first = pods && memory.listing.is_none() && memory.listed.is_none();
     let since = memory.progress.map(|(_, since)| since);
-    // A StatefulSet's controller waits until all Pods are ready, which they may never be.
+    // A StatefulSet's controller waits until all Pods are ready, which may never happen.
     let late = since.is_some_and(|since| since.after(seconds(rollout.spec.progress_deadline())) <= now);
     memory.stopped = late;
     let most = if late { FRESH_WAITING } else { FRESH };
@@ -430,7 +431,7 @@ pub(super) fn wait(
     Next { deed, wake_at, ..Next::only(rollout, told) }
 }
 
-/// Every Pod that the watch has shown is done: the API server is asked whether there are others.
+/// Every Pod that the watch has shown is done. Lists the Pods to find others, and then ends the restart.
 fn finish(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, restart: &Restart) -> Next {
     let rollout = sight.request;
     let asked = &restart.restarted_at;
@@ -439,7 +440,7 @@ fn finish(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, restart: 
     let listed = memory.listed.as_ref().filter(|(of, _)| of == asked);
     let first = listed.is_none() && memory.listing.is_none();
     if listed.is_some_and(|(_, listed)| memory.covers(listed, &rollout.key.namespace, newest)) {
-        // The list is kept: a write of the status may be under way, or stand in line.
+        // The list is kept: a write of the status may be under way or queued.
         let next = Next::only(rollout, Told::Restarted);
         let doing = Doing { restart: None, restarted_at: Some(asked.clone()), ..next.doing };
         return Next { doing, ..next };

@@ -1,5 +1,5 @@
-//! What this process remembers of a rollout: its Pods, sorted. Each is looked at anew when something of it changes, so that an
-//! event costs what it concerns, however many Pods there are.
+//! This process's memory of a rollout: its Pods, sorted. When a Pod changes, only that Pod is looked at, however many
+//! exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::kind::{Around, Relative};
 use crate::time::{Mono, seconds};
 use crate::workload::{Listed, Workload, WorkloadQuery};
 
-/// How long a Pod is passed over for which the API server has refused a request.
+/// How long a Pod is skipped after the API server refused a request for it.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// What came of the last reading of the workload.
+/// Result of the last read of the workload.
 #[derive(Clone, Debug)]
 pub enum Read {
-    /// It.
+    /// The workload.
     Workload(Arc<Workload>),
-    /// There is none.
+    /// The workload does not exist.
     Missing,
-    /// It cannot be read, in these words.
+    /// The API server's error.
     Refused(String),
 }
 
@@ -39,67 +39,67 @@ fn succeeded(request: &Relative<'_>) -> bool {
     request.ended.is_some_and(|ended| ended.complete)
 }
 
-/// What this process remembers.
+/// This process's memory of one rollout.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// What every kind remembers; a rollout never ends.
+    /// Part of every kind's memory; a rollout never ends.
     pub(super) completed_seen: Option<Mono>,
-    /// What came of the last reading of the workload, and when.
+    /// When the workload was read last, and the result.
     pub(super) read: Option<(Mono, Read)>,
-    /// Whether the workload can be released, as it was tried last.
+    /// Whether the workload can be released, by the last try.
     pub(super) proof: Proof,
-    /// What the workload was read for last.
+    /// Purpose of the last read.
     pub(super) asked_for: Option<String>,
-    /// What the readings are for, and when the first of them came back.
+    /// Purpose of the reads, and when the first of them returned.
     reads: Option<(String, Mono)>,
-    /// What its Pods are being listed for, and those that were.
+    /// Purpose of the list under way; then the last list, with its purpose.
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
-    /// UIDs of the controllers whose Pods it is told of.
+    /// UIDs of the controllers whose Pods the engine reports.
     looks_after: Vec<String>,
-    /// The mark of the restart or the update that the Pods are sorted by, and the workload's partition and controllers, and whether
-    /// its `ReplicaSet` has the new template.
+    /// What the Pods are sorted by: first the mark of the restart or update. Then the workload's partition, whether its
+    /// `ReplicaSet` has the new template, and its controllers.
     mark: Option<String>,
     sorted_by: Option<(u32, bool, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
-    /// What the tags of its images mean.
+    /// Digests for the tags of its images.
     pub(super) pins: Pins,
     /// Its Pods, sorted.
     pub(super) sorted: Sorted,
-    /// For how long they were out of service.
+    /// How long the Pods were out of service.
     pub(super) gaps: Gaps,
-    /// What was written and the watch has not shown yet.
+    /// Writes that the watch has not shown yet.
     pub(super) unshown: Unshown,
-    /// Pods for which something is under way: a request is being made or released, or its controller is being told. Whether it is
-    /// begun with by that.
+    /// Pods with a deed under way. True: their request is being made or resumed. False: a suspended request is being
+    /// made, or the Pod is being marked.
     doing: BTreeMap<ObjectKey, bool>,
-    /// When the workload was to be released, or one of its sets to be written, and what came of it.
+    /// When the workload was released or a `ReplicaSet` written, and the result.
     released: Option<(Mono, Result<(), String>)>,
-    /// Nothing is left of the restarts and updates before this one.
+    /// No request of an earlier restart or update is left.
     pub(super) swept: bool,
-    /// Until when older requests that are open are waited for.
+    /// Until when the rollout waits for older requests that are open.
     pub(super) sweep_until: Option<Mono>,
-    /// Pods for which no request can be made: when that was tried last, and the API server's words.
+    /// Pods for which the API server refused a request: when, and its message.
     refused: BTreeMap<ObjectKey, (Mono, String)>,
-    /// It waits for somebody to see to it.
+    /// The rollout waits for a user to act.
     pub(super) stopped: bool,
-    /// No Pod was done for long.
+    /// No Pod was done before the deadline.
     pub(super) late: bool,
-    /// How many Pods were looked at: what events cost.
+    /// How many Pods were looked at: the cost of events.
     #[cfg(test)]
     pub(super) looked: usize,
-    /// How many Pods were done when that was last another number, and since when it is this one.
+    /// How many Pods are done, and since when that number stands.
     pub(super) progress: Option<(usize, Mono)>,
 }
 
 impl Memory {
-    /// The Pod, or the request for it, changed.
+    /// Notes that the Pod or its request changed.
     pub(super) fn changed(&mut self, pod: &ObjectKey) {
         self.unshown.changed(pod);
         self.stale.insert(pod.clone());
     }
 
-    /// What is under way.
+    /// Notes what is under way.
     pub(super) fn see(&mut self, doing: &[Deed]) {
         self.doing.clear();
         self.doing.extend(doing.iter().filter_map(|deed| match deed {
@@ -110,7 +110,7 @@ impl Memory {
         }));
     }
 
-    /// Neither a restart nor an update is under way.
+    /// Forgets what only a restart or an update needs: none is under way.
     pub(super) fn rest(&mut self) {
         let Self { completed_seen, proof, doing, unshown, gaps, .. } = std::mem::take(self);
         *self = Self { completed_seen, proof, gaps, unshown, doing, ..Self::default() };
@@ -122,12 +122,12 @@ impl Memory {
         (self.progress, self.stopped, self.late) = (None, false, false);
     }
 
-    /// Since when the workload is read for what it is read for.
+    /// When the first read for the current purpose returned.
     pub(super) fn reads_since(&self) -> Option<Mono> {
         self.reads.as_ref().map(|(_, since)| *since)
     }
 
-    /// It looks after the Pods of these controllers. Whether it has been told of them before.
+    /// Notes the controllers whose Pods the rollout watches. Returns whether they are the same as before.
     pub(super) fn looks_after(&mut self, controllers: &[String]) -> bool {
         let told = self.looks_after == controllers;
         if !told {
@@ -136,7 +136,7 @@ impl Memory {
         told
     }
 
-    /// Nobody tells of the Pods any more.
+    /// Forgets the Pods: the engine no longer reports them.
     pub(super) fn forget_pods(&mut self) {
         self.looks_after.clear();
         self.stale.clear();
@@ -145,7 +145,7 @@ impl Memory {
         (self.sorted, self.sorted_by, self.stopped) = (Sorted::default(), None, false);
     }
 
-    /// How many Pods are how far. A Pod for which a request is being made has one already.
+    /// Counts of Pods. A Pod whose request is being made counts as if it had one.
     pub(super) fn tally(&self) -> Tally {
         let available = self.making().filter(|seen| seen.available).count();
         Tally { available: self.sorted.tally.available.saturating_sub(available), ..self.sorted.tally }
@@ -156,36 +156,36 @@ impl Memory {
         self.sorted.started.len().saturating_add(self.making().count())
     }
 
-    /// Pods that are being begun with, which the watch has not shown yet.
+    /// Pods whose request is being made or resumed, and not shown yet.
     fn making(&self) -> impl Iterator<Item = &Seen> {
         self.asking(true)
     }
 
-    /// Pods that wait, and for which a request is being made: one that begins with them, or a suspended one.
+    /// Waiting Pods whose request is being made. `begins`: it begins with them, or it is suspended.
     fn asking(&self, begins: bool) -> impl Iterator<Item = &Seen> {
         let doing = self.doing.iter().filter(move |(_, own)| **own == begins);
         let seen = doing.filter_map(|(pod, _)| self.sorted.pods.get(pod));
         seen.filter(|seen| matches!(seen.stage, Stage::Waits(_)))
     }
 
-    /// The workload was read.
+    /// Stores a read of the workload.
     fn told(&mut self, now: Mono, query: &WorkloadQuery, mut workload: Workload) {
         if query.kind.is_none() {
             let of = |pod: &Listed| ObjectKey::new(&query.key.namespace, &pod.name);
             let new = workload.pods.iter().flatten().map(of);
             self.stale.extend(new.filter(|pod| !self.sorted.pods.contains_key(pod)));
-            // Another rollout that selects them may be gone.
+            // Another rollout that selected them may be gone.
             self.stale.extend(self.sorted.failed.iter().cloned());
         }
         if self.reads.as_ref().map(|(of, _)| of) != self.asked_for.as_ref() {
             self.reads = self.asked_for.clone().map(|of| (of, now));
         }
-        // What was listed belongs to what was read with it.
+        // The list belongs to this read.
         self.listed = workload.pods.take().and_then(|pods| Some((self.listing.take()?, pods)));
         self.read = Some((now, Read::Workload(Arc::new(workload))));
     }
 
-    /// What it has had done came back.
+    /// Notes the result of a deed.
     pub(super) fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match (deed, done) {
             (Deed::AskWorkload(query), Done::Told(workload)) => self.told(now, query, *workload),
@@ -195,7 +195,7 @@ impl Memory {
                 let pod = child::pod_of(child);
                 match done {
                     Done::Refused(text) => drop(self.refused.insert(pod, (now, text))),
-                    // A conflict says that it is there.
+                    // On a conflict, the request exists.
                     Done::Effected | Done::Conflict => {
                         self.refused.remove(&pod);
                         self.stale.insert(pod.clone());
@@ -223,7 +223,7 @@ impl Memory {
                 self.proof.tried(now, Err(format!("there is no {} {}", kind.name(), key.name)));
             }
             (Deed::Release(_), Done::Effected) => self.released = Some((now, Ok(()))),
-            // It is looked at anew.
+            // The workload is read again.
             (Deed::Release(_), Done::Conflict | Done::Gone)
             | (Deed::Commit(_), Done::Effected | Done::Conflict | Done::Gone) => {
                 (self.read, self.listed) = (None, None);
@@ -235,7 +235,7 @@ impl Memory {
         }
     }
 
-    /// Looks at the Pods that have changed; at all where they are sorted by something else now.
+    /// Looks at the Pods that changed. If the Pods are now sorted by something new, looks at all of them.
     pub(super) fn sort(
         &mut self,
         now: Mono,
@@ -251,7 +251,7 @@ impl Memory {
             self.refused.clear();
             self.released = None;
             self.sorted_by = None;
-            // What was swept for one leaves what that has made since.
+            // The last sweep did not cover requests made since.
             (self.swept, self.sweep_until) = (false, None);
             let told = rollout.status.update.as_ref().filter(|_| !work.back);
             self.pins = told.map(|update| Pins::of(&update.images)).unwrap_or_default();
@@ -329,10 +329,10 @@ impl Memory {
         self.sorted.note(key, seen);
     }
 
-    /// The first of those Pods for which a request may be made, as far as is known.
+    /// The first of these Pods for which a request may be made now.
     pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
         let (rank, pod) = of.iter().find(|(_, pod)| self.may_ask(pod, now))?;
-        // Those before it are asked for before it; of available Pods, none is before others.
+        // Pods before it get their requests first. An available Pod is before no other.
         let before = |seen: &Seen| match seen.stage {
             Stage::Waits(Rank::Available(_)) => false,
             Stage::Waits(other) => other < *rank,
@@ -343,7 +343,7 @@ impl Memory {
         (!asked.any(before)).then_some(pod)
     }
 
-    /// The first of the Pods whose nodes have not been asked for the images, if fewer than `most` are asked ahead.
+    /// The first Pod whose node was not asked for the images. None if `most` Pods pull ahead already.
     pub(super) fn next_to_pull(&self, now: Mono, most: usize) -> Option<&ObjectKey> {
         if self.sorted.ahead.len().saturating_add(self.asking(false).count()) >= most {
             return None;
@@ -354,52 +354,52 @@ impl Memory {
         next.find(|pod| self.may_ask(pod, now) && !asked.contains(&node(pod)))
     }
 
-    /// Of the requests for Pods of that node, one that has succeeded.
+    /// A request for a Pod of that node that has succeeded.
     pub(super) fn done_at(&self, node: &str) -> Option<ObjectKey> {
         let (pod, uid) = self.sorted.proof_of(node)?;
         Some(child::key_for(self.mark()?, pod, uid))
     }
 
-    /// No request for the Pod is being made, or was made and is not shown yet, and none was just refused.
+    /// Whether no request for the Pod is being made, is still to be shown, or was just refused.
     fn may_ask(&self, pod: &ObjectKey, now: Mono) -> bool {
         !self.doing.contains_key(pod) && !self.unshown.makes(pod) && !self.is_refused(pod, now)
     }
 
-    /// It is passed over, since the API server has refused a write for it.
+    /// Whether the Pod is skipped, since the API server refused a write for it.
     fn is_refused(&self, pod: &ObjectKey, now: Mono) -> bool {
         self.refused.get(pod).is_some_and(|(at, _)| at.after(REFUSED_FOR) > now)
     }
 
-    /// Why no request can be made for the Pod; without one, for any of them.
+    /// Why no request can be made for the Pod; without a Pod, for any.
     pub(super) fn refusal(&self, pod: Option<&ObjectKey>) -> Option<String> {
         let of_pod = || pod.map_or_else(|| self.refused.values().next(), |pod| self.refused.get(pod));
         of_pod().map(|(_, text)| text.clone())
     }
 
-    /// Why no request could be made for a Pod for which another try is under way.
+    /// Why a request that is now tried again was refused.
     pub(super) fn tried_again(&self) -> Option<String> {
         self.doing.keys().find_map(|pod| self.refused.get(pod)).map(|(_, text)| text.clone())
     }
 
-    /// The first Pod that its controller is to be told of, as far as is known.
+    /// The first Pod that may be marked now.
     pub(super) fn next_unmarked(&self, now: Mono) -> Option<&ObjectKey> {
         self.sorted.unmarked.iter().find(|pod| self.may_mark(pod, now))
     }
 
-    /// The watch has not yet to tell of a mark of the Pod, and none was just refused.
+    /// Whether no mark of the Pod is still to be shown, and none was just refused.
     pub(super) fn may_mark(&self, pod: &ObjectKey, now: Mono) -> bool {
         !self.unshown.marks(now, pod) && !self.doing.contains_key(pod) && !self.is_refused(pod, now)
     }
 
-    /// What came of the release of the workload, and until when it is not tried again: the watch may yet tell that it was
-    /// released, or the API server has refused it in these words.
+    /// Result of the last release, and until when it is not repeated. The watch may still show it, or the API server
+    /// refused it with this message.
     pub(super) fn release(&self, now: Mono) -> Option<(Result<(), &str>, Mono)> {
         let (at, result) = self.released.as_ref()?;
         let until = at.after(if result.is_ok() { SHOWN_WITHIN } else { REFUSED_FOR });
         (until > now).then(|| (result.as_ref().copied().map_err(String::as_str), until))
     }
 
-    /// What the names of the requests have in common that the Pods are sorted by.
+    /// The mark that the Pods are sorted by.
     pub(super) fn mark(&self) -> Option<&str> {
         self.mark.as_deref()
     }
@@ -410,17 +410,17 @@ impl Memory {
         if let Stage::NotInPlace(why) = &seen.stage { Some(why) } else { None }
     }
 
-    /// When to try again for a Pod that was refused.
+    /// When to try again for a refused Pod.
     pub(super) fn refused_until(&self) -> Option<Mono> {
         self.refused.values().map(|(at, _)| at.after(REFUSED_FOR)).min()
     }
 
-    /// What the watch does not show in time is taken for gone.
+    /// Gives up what the watch did not show in time.
     pub(super) fn give_up(&mut self, now: Mono) {
         self.stale.extend(self.unshown.give_up(now));
     }
 
-    /// Every listed Pod that is not newer than `newest` is known, as that very Pod, and is not left to be done.
+    /// Whether every listed Pod not newer than `newest` is known by its UID, and neither waits nor is in progress.
     pub(super) fn covers(&self, listed: &[Listed], namespace: &str, newest: Option<i64>) -> bool {
         let due = listed.iter().filter(|pod| newest.is_some_and(|newest| pod.created <= newest));
         due.into_iter().all(|pod| {
@@ -431,8 +431,8 @@ impl Memory {
         })
     }
 
-    /// Every Pod that was listed for that is known, as that very Pod, and is as the update wants it; those of lower ordinals are left
-    /// alone. `is`: by its revision.
+    /// Whether every Pod listed for `of` is known by its UID and updated. Ordinals below the partition do not count.
+    /// `is` judges a revision.
     pub(super) fn listed_are<'a>(
         &self,
         rollout: &Rollout,

@@ -1,7 +1,7 @@
-//! Pods that a selector names have what the spec says: those that there are, and those that are made later.
+//! Gives the Pods of a selector what the spec says, existing Pods and later ones.
 //!
-//! No controller is told of it, and no template is kept. A Pod that has got what the spec says is marked, and is not looked at
-//! again until the spec says something else: what others have changed about it since stays.
+//! No controller knows of it, and no template is kept. A Pod that got what the spec says is marked. It is not looked at
+//! again until the spec changes, so later changes by others stay.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ use crate::template::{Image, Lacks, Size, same_image, same_repository};
 use crate::time::earliest;
 use crate::workload::Workload;
 
-/// What tells one wish from another: a Pod that is marked with it has been given that.
+/// Identifies what the spec wants. A Pod with this mark was given that.
 pub(super) fn revision(spec: &InPlaceRolloutSpec) -> String {
     let wish = serde_json::to_string(&(&spec.images, &spec.resources)).unwrap_or_default();
     format!("s-{:016x}", labels::hash(&wish))
 }
 
-/// What the spec says of a Pod's containers.
+/// Images and resources of the spec, by container.
 pub(super) struct Wish<'a> {
     images: BTreeMap<&'a str, &'a str>,
     sizes: BTreeMap<&'a str, Resources>,
@@ -37,13 +37,13 @@ pub(super) struct Wish<'a> {
 impl<'a> Wish<'a> {
     pub(super) fn of(spec: &'a InPlaceRolloutSpec) -> Self {
         let images = spec.images.iter().map(|of| (of.name.as_str(), of.image.as_str()));
-        // The spec has been judged.
+        // The spec is validated already.
         let sizes =
             spec.resources.iter().filter_map(|of| Some((of.name.as_str(), of.resources.read().ok()?)));
         Self { images: images.collect(), sizes: sizes.collect() }
     }
 
-    /// What the Pod lacks; or why it cannot get it.
+    /// What the Pod lacks. Err: why it cannot get it.
     pub(super) fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
         let has = |name: &str| pod.container(name).ok_or_else(|| format!("the Pod has no container {name}"));
         let mut lacks = Lacks::default();
@@ -65,7 +65,7 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// The spec says something that is not carried out yet: that is done.
+/// Carries out what the spec says. None if nothing is left to do.
 pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
     let rollout = sight.request;
     if !rollout.spec.wants_something() {
@@ -88,7 +88,7 @@ pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
     }
 }
 
-/// Pods get it, one after another.
+/// Gives it to the Pods, one after another.
 fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revision: &str) -> Next {
     let rollout = sight.request;
     let wants = Wants { of: revision, pods: false, rests: false };
@@ -113,7 +113,7 @@ fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revis
     )
 }
 
-/// All Pods have it: those that are made later get it, too. What is left of it is deleted.
+/// All Pods have it. Gives it to later Pods too, and deletes what is left.
 pub(super) fn watch(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
     let rollout = sight.request;
     let revision = revision(&rollout.spec);
@@ -126,11 +126,11 @@ pub(super) fn watch(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory)
         |_, _| true,
         |memory, workload| rest(cx, sight, memory, workload, &revision),
     );
-    // That it has yet to be told which Pods there are is nothing to tell.
+    // A wait for the engine to report the Pods is no news.
     if next.told == Told::Reading { Next { told: last(rollout), ..next } } else { next }
 }
 
-/// What was finished last.
+/// The result that was reported last.
 fn last(rollout: &Rollout) -> Told {
     let said = condition::find(&rollout.status.conditions, conditions::COMPLETE);
     let restarted = said.is_some_and(|said| said.reason == RESTARTED);
@@ -152,10 +152,10 @@ fn rest(
         let update = rollout.status.update.clone().unwrap_or_default();
         return Next::of_update(rollout, Update { ended: None, ..update }, Told::Updating);
     }
-    // Which Pods there are, is known by now.
+    // The existing Pods are known by now.
     memory.listed = None;
     let next = Next::only(rollout, last(rollout));
-    // One that was made as the spec says has yet to be marked.
+    // A Pod that was made with what the spec says is still to be marked.
     let unmarked = memory.next_unmarked(cx.now).cloned().and_then(|pod| sight.around.pod(&pod));
     let deed = match unmarked {
         Some(pod) => Work::selected(rollout, revision).tell(rollout, &pod),

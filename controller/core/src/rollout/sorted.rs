@@ -7,45 +7,45 @@ use crate::key::ObjectKey;
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// A Pod, as it was looked at last.
+/// A Pod, as last looked at.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) stage: Stage,
     pub(super) ahead: Ahead,
-    /// It has its images by a request that has succeeded.
+    /// A succeeded request gave it its images.
     pub(super) proves: bool,
     pub(super) available: bool,
-    /// Its node; empty while it has none.
+    /// Its node; empty if it has none.
     pub(super) node: Box<str>,
-    /// Which of its node's Pods it is, once it has one.
+    /// Its number among its node's Pods. None without a node.
     pub(super) of_node: Option<u32>,
 }
 
 impl Seen {
-    /// Its node has been asked for the images, or has them.
+    /// Whether its node has the images, or was asked for them.
     fn is_served(&self) -> bool {
         self.ahead == Ahead::Asked || matches!(self.stage, Stage::Started | Stage::Unmarked | Stage::Current)
     }
 }
 
-/// Whether the node of a Pod that waits pulls its images ahead.
+/// Whether the node of a waiting Pod pulls ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ahead {
-    /// There is none to pull.
+    /// It has nothing to pull.
     Nothing,
-    /// It has not been asked to.
+    /// It was not asked yet.
     May,
-    /// A request for it is suspended.
+    /// A suspended request exists.
     Asked,
 }
 
-/// How many Pods are how far.
+/// Numbers of Pods, by how far they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Those that are to be restarted or updated.
+    /// Pods to restart or update.
     pub pods: usize,
-    /// Those that are done.
+    /// Pods that are done.
     pub current: usize,
     /// Available Pods of the workload that have no open request.
     pub available: usize,
@@ -55,43 +55,43 @@ pub struct Tally {
     pub all: usize,
 }
 
-/// The Pods of one node, and of none.
+/// The Pods of one node, or those without one.
 #[derive(Clone, Debug, Default)]
 struct OfNode {
-    /// How many there have been.
+    /// How many Pods it has had.
     had: u32,
-    /// For how many of them it [was asked](Seen::is_served) for the images.
+    /// For how many Pods it [was asked](Seen::is_served) for the images.
     served: usize,
-    /// Those for which it may be asked ahead.
+    /// Pods for which it may be asked ahead.
     may_pull: BTreeSet<(Rank, ObjectKey)>,
-    /// Those that [prove](Seen::proves) that it has the images.
+    /// Pods that [prove](Seen::proves) that it has the images.
     proofs: BTreeSet<ObjectKey>,
 }
 
-/// All of them.
+/// All Pods.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
     pub(super) pods: BTreeMap<ObjectKey, Seen>,
     nodes: BTreeMap<Box<str>, OfNode>,
     pub(super) tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
-    /// Those of them that are not available.
+    /// Waiting Pods that are not available.
     pub(super) broken: BTreeSet<(Rank, ObjectKey)>,
-    /// The first of each node that has not been asked for the images, of those for which it may be asked ahead.
+    /// The first Pod of each node that was not asked for the images, if it may be asked ahead.
     pub(super) may_pull: BTreeSet<(Rank, ObjectKey)>,
-    /// Those for which a node was asked ahead.
+    /// Pods for which a node was asked ahead.
     pub(super) ahead: BTreeSet<ObjectKey>,
     pub(super) started: BTreeSet<ObjectKey>,
     pub(super) unmarked: BTreeSet<ObjectKey>,
     pub(super) not_in_place: BTreeSet<ObjectKey>,
     pub(super) failed: BTreeSet<ObjectKey>,
-    /// Pods that became unavailable before they were begun with; and, while they are available again, when they count as well. One
-    /// that crashes for ever is available for a moment at each start.
+    /// Untouched Pods that became unavailable. Once available again: when they count as recovered, since a Pod that
+    /// crashes forever is available briefly at each start.
     pub(super) lost: BTreeMap<ObjectKey, Option<Mono>>,
 }
 
 impl Sorted {
-    /// Which of its node's Pods it is.
+    /// Numbers the Pod among its node's Pods. None without a node.
     pub(super) fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
         let node = self.nodes.entry(pod.node.as_deref().unwrap_or_default().into()).or_default();
         let of_node = node.had;
@@ -99,13 +99,13 @@ impl Sorted {
         pod.node.is_some().then_some(of_node)
     }
 
-    /// The first of the node's Pods that has its images by a request that has succeeded, and its UID.
+    /// The node's first Pod whose images a succeeded request gave, and its UID.
     pub(super) fn proof_of(&self, node: &str) -> Option<(&ObjectKey, &str)> {
         let pod = self.nodes.get(node)?.proofs.first()?;
         Some((pod, &self.pods.get(pod)?.uid))
     }
 
-    /// Changes what is known of the Pods of a node, and with it which is the first for which that is asked ahead.
+    /// Changes a node's Pods, and with them the node's entry in `may_pull`.
     fn of_node(&mut self, node: &str, change: impl FnOnce(&mut OfNode)) {
         let Some(of_node) = self.nodes.get_mut(node) else { return };
         if let Some(first) = of_node.may_pull.first() {
@@ -117,7 +117,7 @@ impl Sorted {
         }
     }
 
-    /// Whether it became unavailable before it was begun with. One that stays available `until` then is well again.
+    /// Notes a Pod that became unavailable before it began. If it stays available until `until`, it has recovered.
     pub(super) fn compare(&mut self, until: Mono, key: &ObjectKey, before: Option<Seen>, seen: &Seen) {
         let before = before.filter(|before| before.uid == seen.uid);
         let another = before.is_none();
@@ -134,17 +134,17 @@ impl Sorted {
         }
     }
 
-    /// Those that are well again by now are not lost any more.
+    /// Forgets lost Pods that have recovered.
     pub(super) fn find_again(&mut self, now: Mono) {
         self.lost.retain(|_, well_at| well_at.is_none_or(|at| at > now));
     }
 
-    /// When the next of them may be.
+    /// When the next of them may have recovered.
     pub(super) fn well_at(&self) -> Option<Mono> {
         self.lost.values().flatten().min().copied()
     }
 
-    /// Sorts one in.
+    /// Adds a Pod.
     pub(super) fn note(&mut self, key: &ObjectKey, seen: Seen) {
         let Tally { pods, current, available, ready, all } = &mut self.tally;
         let counts = seen.available && seen.stage != Stage::Started;
@@ -182,7 +182,7 @@ impl Sorted {
         self.pods.insert(key.clone(), seen);
     }
 
-    /// What it was.
+    /// Removes a Pod, and returns it.
     pub(super) fn forget(&mut self, key: &ObjectKey) -> Option<Seen> {
         let seen = self.pods.remove(key)?;
         let Tally { pods, current, available, ready, all } = &mut self.tally;

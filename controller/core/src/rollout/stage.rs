@@ -7,49 +7,50 @@ use super::{Rollout, child};
 use crate::kind::Relative;
 use crate::pod::Pod;
 
-/// In which order Pods go.
+/// The order of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// The lower the number, the sooner: the highest ordinal has the lowest, and the highest if Pods go back.
+    /// Lower numbers go first: the highest ordinal has the lowest number, or the highest if Pods go back.
     Ordinal(u32),
-    /// It is not available as it is: nothing is lost by it.
+    /// The Pod is not available, so nothing is lost.
     Broken,
-    /// It is available: the first of each node goes first, then the second of each. If Pods go back, the last of each.
+    /// The Pod is available. The first Pod of each node goes first, then the second. If Pods go back, the last Pod of
+    /// each node goes first.
     Available(u32),
 }
 
 /// How far a Pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is none of those that are restarted or updated; whether it is available counts all the same.
+    /// Not part of the work, but its availability counts.
     Other,
-    /// It has its turn yet to come.
+    /// Waits for its turn.
     Waits(Rank),
-    /// It has a request that is open.
+    /// Its request is open.
     Started,
-    /// It is updated, and its controller has yet to be told.
+    /// Updated, but not marked yet.
     Unmarked,
-    /// It is done.
+    /// Done.
     Current,
-    /// It could not be, for this reason where its request does not say why.
+    /// Failed, for this reason if its request does not say why.
     Failed(String),
-    /// It cannot get what the template has changed, for this reason.
+    /// Cannot get what the template changed, for this reason.
     NotInPlace(String),
 }
 
 /// What is known of the requests for a Pod.
 pub(super) struct Asked<'a> {
-    /// That which is under way, or is to be made; or why there can be none.
+    /// The current or next step. Err: why none is possible.
     pub(super) step: Result<Option<Step<'a>>, String>,
-    /// It was made and is not suspended, and the watch has yet to show that.
+    /// A request was made and is not suspended, which the watch has not shown yet.
     pub(super) made: bool,
-    /// Somebody else's has begun.
+    /// Another owner's request has begun.
     pub(super) others: bool,
-    /// One for this has succeeded.
+    /// A request for this work has succeeded.
     pub(super) done: bool,
 }
 
-/// How far the Pod is; `of_node`: which of its node's Pods it is.
+/// How far the Pod is. `of_node`: its number among its node's Pods.
 pub(super) fn stage(
     rollout: &Rollout,
     work: &Work<'_>,
@@ -60,13 +61,13 @@ pub(super) fn stage(
     let step = match &asked.step {
         Ok(step) => step.as_ref(),
         Err(_) if pod.gone() => return Stage::Other,
-        // No controller makes another Pod with it.
+        // No controller replaces a selected Pod.
         Err(why) if rollout.spec.selector.is_some() => return Stage::Failed(why.clone()),
         Err(why) => return Stage::NotInPlace(why.clone()),
     };
     let request = step.and_then(|step| step.request.as_ref());
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
-    // What has begun goes on, whatever the kubelet says of the containers meanwhile, and what is done stays so.
+    // Begun work goes on, whatever the kubelet says of the containers, and finished work stays finished.
     let restarted = step.is_none() && matches!(work.what, What::Restart(_));
     let suspended = request.filter(|request| request.suspended && !asked.made);
     let begun = restarted || asked.made || request.is_some() && suspended.is_none();
@@ -83,12 +84,13 @@ pub(super) fn stage(
             }
             step.map_or(Stage::Current, |_| of_request(rollout, rank, request, asked.made))
         }
-        // It may be another one when that is over.
+        // The Pod may have changed when that request ends.
         What::Update(_) if asked.others && (request.is_none() || suspended.is_some()) => Stage::Started,
         What::Update(revisions) => match step {
             Some(_) => of_request(rollout, rank, request, asked.made),
             None if revisions.is(revision_of(rollout, pod)) => Stage::Current,
-            // Its requests say so until its ReplicaSet does, which gets nothing on a way back.
+            // Until the ReplicaSet has the template, only the request proves the update. When Pods go back, the
+            // ReplicaSet gets nothing.
             None if asked.done && !work.back && revisions.will_be(revision_of(rollout, pod)) => {
                 Stage::Current
             }
@@ -97,7 +99,7 @@ pub(super) fn stage(
     }
 }
 
-/// When it goes; what was updated last goes back first.
+/// The Pod's place in the order. The Pod that was updated last goes back first.
 fn rank(rollout: &Rollout, work: &Work<'_>, pod: &Pod, of_node: Option<u32>) -> Rank {
     let turn = |first: u32, back: u32| if work.back { back } else { first };
     match (ordinal(rollout, &pod.key.name), of_node.unwrap_or_default()) {
@@ -117,7 +119,7 @@ fn of_request(
     match request {
         None if made => Stage::Started,
         None => waits(),
-        // Somebody else's object has the name.
+        // Another owner's object has the name.
         Some(request) if !request.is_of(&rollout.uid) => Stage::Failed(String::new()),
         Some(request) => match request.ended {
             None if request.suspended && !made => waits(),
@@ -128,7 +130,7 @@ fn of_request(
     }
 }
 
-/// The ordinal of a `StatefulSet`'s Pod, by its name.
+/// The ordinal of a `StatefulSet`'s Pod, from its name.
 pub(super) fn ordinal(rollout: &Rollout, pod: &str) -> Option<u32> {
     let target = rollout.spec.target_ref.as_ref()?;
     let sets = target.kind == TargetKind::StatefulSet;

@@ -1,4 +1,4 @@
-//! What is told of a rollout.
+//! The status of a rollout.
 
 use pitstop_api::condition::{self, Progress, Standing};
 use pitstop_api::rollout::{
@@ -23,18 +23,18 @@ pub(super) const MAX_MESSAGE: usize = 256;
 pub(super) const RESTARTED: &str = "Restarted";
 /// Pods could not be restarted.
 pub(super) const PODS_FAILED: &str = "PodsFailed";
-/// And others did not stay available either.
+/// As before, and untouched Pods did not stay available.
 pub(super) const UNTOUCHED_PODS_FAIL: &str = "UntouchedPodsFailToo";
 /// Every Pod has the template's images.
 pub(super) const UPDATED: &str = UpdateEnd::Updated.name();
-/// The workload was released before.
+/// The workload was released before all Pods were updated.
 const NOT_IN_PLACE: &str = UpdateEnd::NotInPlace.name();
 const SUPERSEDED: &str = UpdateEnd::Superseded.name();
 const ROLLED_BACK: &str = UpdateEnd::RolledBack.name();
-/// How restarts and updates end, as metrics count it.
+/// Results of restarts and updates in metrics.
 pub(super) const REASONS: [&str; 7] =
     [RESTARTED, UPDATED, PODS_FAILED, UNTOUCHED_PODS_FAIL, NOT_IN_PLACE, SUPERSEDED, ROLLED_BACK];
-/// Those of them that are successes.
+/// The successes among them.
 pub(super) const SUCCESSES: [&str; 2] = [RESTARTED, UPDATED];
 
 const BEGAN: &str = "RolloutStarted";
@@ -78,7 +78,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
         .chain(Phase::ALL.map(Phase::name))
 }
 
-/// What is done, and was.
+/// The restart and the update in the status.
 #[derive(Clone, Debug)]
 pub(super) struct Doing {
     /// `status.restart`.
@@ -90,7 +90,7 @@ pub(super) struct Doing {
 }
 
 impl Doing {
-    /// What the status says.
+    /// From the status.
     pub(super) fn of(status: &InPlaceRolloutStatus) -> Self {
         let InPlaceRolloutStatus { restart, restarted_at, update, .. } = status;
         Self { restart: restart.clone(), restarted_at: restarted_at.clone(), update: update.clone() }
@@ -102,12 +102,12 @@ pub(super) fn under_way(status: &InPlaceRolloutStatus) -> Option<&str> {
     status.update.as_ref().filter(|update| update.ended.is_none()).map(|update| update.revision.as_str())
 }
 
-/// The restart that is under way.
+/// `restartedAt` of the restart under way.
 fn restarts(status: &InPlaceRolloutStatus) -> Option<&String> {
     status.restart.as_ref().map(|restart| &restart.restarted_at)
 }
 
-/// The update that the workload is parked for does not work in its Pods.
+/// Whether the update that the workload is parked for fails in its Pods.
 pub(super) fn has_failed(status: &InPlaceRolloutStatus) -> bool {
     let said = condition::find(&status.conditions, conditions::COMPLETE).map(|said| said.reason.as_str());
     let told = [Told::PodsFailed, Told::UntouchedPodsFail, Told::CannotRollBack(String::new()), Told::Late];
@@ -122,13 +122,13 @@ fn ended(update: Option<&Update>) -> Option<UpdateEnd> {
     update.and_then(|update| update.ended)
 }
 
-/// How an update has ended by that change of the status.
+/// How an update ended with this change of the status.
 fn ends(old: &InPlaceRolloutStatus, new: &InPlaceRolloutStatus) -> Option<UpdateEnd> {
     let of = |status: &InPlaceRolloutStatus| ended(status.update.as_ref());
     of(new).filter(|_| old.update != new.update)
 }
 
-/// The status that tells it.
+/// The new status.
 pub(super) fn status(
     cx: Cx<'_>,
     rollout: &Rollout,
@@ -144,7 +144,7 @@ pub(super) fn status(
     let same = (&old.restart, under_way(old)) == (&new.restart, under_way(&new));
     let goes_on = same && (new.restart.is_some() || under_way(&new).is_some());
     let ends = history::ends(old, &new).is_some_and(|result| result != RollResult::GivenUp);
-    // For that end, all Pods were looked at.
+    // `Updated` is only reported after all Pods were looked at.
     let looked = memory.swept || *told == Told::Ended(UpdateEnd::Updated);
     if looked && (goes_on || ends) {
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
@@ -153,9 +153,9 @@ pub(super) fn status(
         (new.started, new.failed) = (count(memory.sorted.started.len()), count(memory.sorted.failed.len()));
         new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, around) } else { Vec::new() };
     } else if !same {
-        // One begins, or is given up; of one that has ended, the last counts stay.
+        // A restart or update begins, or is given up. The counts of one that ended stay.
         if !ends {
-            // Those that a restart is for have just been listed.
+            // The Pods of a restart were just listed.
             let listed = memory.listed.as_ref().filter(|(of, _)| restarts(&new) == Some(of));
             let pods = listed.map_or(0, |(_, pods)| i32::try_from(pods.len()).unwrap_or(i32::MAX));
             (new.pods, new.current, new.started, new.failed) = (pods, 0, 0, 0);
@@ -180,7 +180,8 @@ pub(super) fn status(
     new
 }
 
-/// The phase of what is told. One that finds its workload parked has not begun before it knows the revision; one that stood by has.
+/// The phase of a report. A new rollout that finds its workload parked is `Pending` until it knows the revision; one
+/// that stood by is not.
 fn phase(old: Option<Phase>, told: &Told, update: bool) -> Phase {
     match (told, old) {
         (Told::Controller, None | Some(Phase::Pending)) if !update => Phase::Pending,
@@ -200,7 +201,7 @@ pub(super) fn pods_of_interest(
     let all = all.chain(memory.sorted.started.iter().map(of(PodState::Started))).take(MAX_PODS);
     let named = all.filter_map(|(state, key)| {
         let request = child::key(mark, &*around.pod(key)?);
-        // A restart comes last.
+        // A restart is the last step, so it is looked up first.
         let found = child::KINDS.into_iter().find_map(|kind| around.relative(kind, &request));
         let own = memory.sorted.pods.get(key).map_or("", |seen| match &seen.stage {
             Stage::Failed(why) => why,
@@ -221,7 +222,7 @@ pub(super) fn pods_of_interest(
     named.collect()
 }
 
-/// The events that a change of its status is worth.
+/// Events for a change of the status.
 pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> {
     let new = &rollout.status;
     let last = condition::find(&new.conditions, conditions::COMPLETE);
@@ -239,7 +240,7 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
         Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => {
             notes.push(note(rollout, false, RELEASED, says()));
         }
-        // It is stalled.
+        // `Stalled` is reported below.
         Some(UpdateEnd::RolledBack) | None => {}
     }
     let rolls_back =
@@ -256,7 +257,7 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
     notes
 }
 
-/// What to count when a change of its status is stored.
+/// The metric for a stored change of the status.
 pub(super) fn measure(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Option<Measure> {
     let new = &rollout.status;
     let ended = |complete, reason| Some(Measure::Ended { kind: super::ID, complete, reason });

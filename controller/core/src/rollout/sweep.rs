@@ -1,4 +1,4 @@
-//! Requests that restarts and updates have left are deleted, one after another.
+//! Deletes the requests that restarts and updates left, one after another.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::kind::{Cx, Relative, Sight};
 use crate::pod::Pod;
 use crate::workload::{UNKNOWN, revision_hash};
 
-/// How long a restart waits for what one before it has begun.
+/// How long a restart waits for open requests of an earlier one.
 const SWEEP_WAITS: Duration = Duration::from_mins(5);
 
-/// Deletes the next of those requests. Of one that was deleted, the watch may not have told yet. Where only the request tells that
-/// it may have changed a Pod, that is written down first.
+/// Deletes the next of those requests. The watch may still show one that was deleted. If only the request shows that it
+/// may have changed a Pod, the Pod is marked first.
 pub(super) fn delete(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
@@ -41,20 +41,20 @@ fn deletes(kind: KindId, child: &Relative<'_>) -> Deed {
     Deed::Delete { kind, key: child.key.clone(), uid: child.uid.to_owned() }
 }
 
-/// It is not being deleted, and was not.
+/// Whether the request has not been deleted yet.
 fn stays(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &Memory, child: &Relative<'_>) -> bool {
     let now = |deed: &Deed| matches!(deed, Deed::Delete { uid, .. } if uid == child.uid);
     !child.deleting && !memory.unshown.deletes(cx.now, child.uid) && !sight.doing.iter().any(now)
 }
 
-/// Where no request is left, nothing is remembered of those that were deleted.
+/// Forgets deleted requests once no request is left.
 pub(super) fn forget(sight: &Sight<'_, Rollout>, memory: &mut Memory) {
     if children(sight).next().is_none() {
         memory.unshown.all_gone();
     }
 }
 
-/// The Pod that the request may have changed, where nothing but the request says so: no revision of a `Deployment` is kept.
+/// The Pod that the request may have changed, if only the request shows it. No revision of a `Deployment` is kept.
 fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -> Option<Cow<'a, Pod>> {
     let rollout = sight.request;
     let of = rollout.spec.kind();
@@ -63,8 +63,7 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     }
     let pod = sight.around.pod(&sight.around.pod_of(kind, child.key)?)?;
     let has = work::revision_of(rollout, &pod);
-    // The request has succeeded, and the Pod is as the update wants it to which the request belongs: by its mark, or by the template
-    // that its ReplicaSet has.
+    // The request succeeded, and the Pod is as its update wants, by its mark or by the template of its ReplicaSet.
     let is = rollout.status.update.as_ref().is_some_and(|update| {
         let complete = child.ended.is_some_and(|ended| ended.complete);
         let gave = |revision: &str| complete && child::is_of(&work::mark_of(rollout, revision), child.key);
@@ -77,7 +76,7 @@ fn touched<'a>(sight: &Sight<'a, Rollout>, kind: KindId, child: &Relative<'_>) -
     (!is && has != revision_hash(UNKNOWN) && !pod.gone()).then_some(pod)
 }
 
-/// Deletes the next of the requests by which nodes pull ahead.
+/// Deletes the next request that pulls ahead.
 pub(super) fn withdraw(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &Memory) -> Option<Deed> {
     let (around, mark) = (sight.around, memory.mark()?);
     memory.sorted.ahead.iter().find_map(|pod| {
@@ -87,26 +86,26 @@ pub(super) fn withdraw(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &Memory) 
     })
 }
 
-/// The request is suspended, and nothing that was sent may have changed that.
+/// Whether the request is suspended, and no write may have resumed it.
 fn is_idle(sight: &Sight<'_, Rollout>, memory: &Memory, child: &Relative<'_>) -> bool {
     let now = |deed: &Deed| matches!(deed, Deed::Resume { key, .. } if key == child.key);
     child.suspended && !memory.unshown.released(child) && !sight.doing.iter().any(now)
 }
 
-/// The requests that it has made, and their kinds.
+/// The rollout's own requests, and their kinds.
 fn children<'a>(sight: &Sight<'a, Rollout>) -> impl Iterator<Item = (KindId, Relative<'a>)> {
     let around = sight.around;
     KINDS.into_iter().flat_map(move |kind| around.children(kind).map(move |child| (kind, child)))
 }
 
-/// Requests of another restart or update are left, by which Pods may get something else.
+/// Whether requests of another restart or update may still change Pods.
 pub(super) fn has_others(sight: &Sight<'_, Rollout>, memory: &Memory, mark: &str) -> bool {
     let mut others = children(sight).filter(|(_, child)| !is_idle(sight, memory, child));
     others.any(|(_, other)| !child::is_of(mark, other.key))
 }
 
-/// Deletes what restarts and updates before this one have left. What is open of them is waited for: a Pod whose stop has begun is
-/// about to be unavailable.
+/// Deletes what earlier restarts and updates left. Waits for open requests: a Pod whose stop has begun becomes
+/// unavailable soon.
 pub(super) fn sweep(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, mark: &str) -> Option<Step> {
     if memory.swept {
         return None;

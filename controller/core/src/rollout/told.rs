@@ -1,4 +1,4 @@
-//! What a rollout can say of itself.
+//! What a rollout reports.
 
 use pitstop_api::rollout::{InPlaceRolloutStatus, PARKED, Phase, TargetKind, Update, UpdateEnd};
 use pitstop_api::text::quoted;
@@ -8,28 +8,28 @@ use super::status::{PODS_FAILED, RESTARTED, UNTOUCHED_PODS_FAIL, under_way};
 use crate::engine::MAX_SELECTORS;
 use crate::key::ObjectKey;
 
-/// What is to be told.
+/// What the status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The spec makes no sense.
+    /// The spec is invalid.
     Invalid(String),
-    /// That older rollout is for the same workload.
+    /// This older rollout is for the same workload.
     Conflict(ObjectKey),
-    /// Nothing has been asked for.
+    /// Nothing is requested.
     Idle,
-    /// Everything that was asked for is done.
+    /// Everything that was requested is done.
     Restarted,
     /// The workload is being read.
     Reading,
-    /// There is no such workload.
+    /// The workload does not exist.
     Missing,
-    /// It cannot be read.
+    /// The workload cannot be read.
     Unreadable(String),
-    /// Many others of the namespace select Pods.
+    /// Too many other rollouts of the namespace select Pods.
     TooManySelectors,
-    /// Its strategy lets no Pod be unavailable.
+    /// The strategy lets no Pod be unavailable.
     NeedsUnavailability,
-    /// That came of the last change of the template.
+    /// How the last change of the template ended.
     Ended(UpdateEnd),
     /// Pods are being restarted.
     Restarting,
@@ -37,44 +37,44 @@ pub(super) enum Told {
     Updating,
     /// Pods that were updated go back.
     RollingBack,
-    /// They cannot, for this reason.
+    /// Pods cannot go back, for this reason.
     CannotRollBack(String),
-    /// The workload's controller has yet to look at its template, or at its Pods.
+    /// The workload's controller has not yet seen its template or its Pods.
     Controller,
-    /// What the workload's mark says, which is nothing to release it to.
+    /// The park mark has this value, which names nothing to release the workload to.
     UnknownPark(String),
     /// The API server refuses to release the workload.
     ReleaseRefused(String),
-    /// The first ones are being restarted, and the others wait for them.
+    /// The others wait for the canary.
     Canary,
-    /// As many are unavailable as may be.
+    /// The budget is used up.
     Budget {
-        /// How many.
+        /// Number of unavailable Pods.
         unavailable: u32,
-        /// How many may be.
+        /// Number of Pods that may be unavailable.
         most: u32,
     },
-    /// A disruption budget lets no further one be unavailable.
+    /// A disruption budget allows no further unavailable Pod.
     Disruption(Disrupted),
-    /// By the user's wish, none is begun with.
+    /// The user paused the rollout.
     Paused,
-    /// The API server refuses the request by which the next Pod would be restarted.
+    /// The API server refuses the request for the next Pod.
     Refused(String),
-    /// As many as may have failed.
+    /// As many Pods have failed as may fail.
     PodsFailed,
-    /// And others, which were not begun with, have become unavailable.
+    /// As `PodsFailed`, and untouched Pods became unavailable.
     UntouchedPodsFail,
-    /// No Pod was finished for long; or all were, and the workload's controller does not agree.
+    /// No Pod was finished in time; or all were, and the workload's controller does not agree.
     Late,
 }
 
-/// By which disruption budget.
+/// A disruption budget that is used up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disrupted {
     pub(super) name: String,
-    /// How many of its Pods have to be healthy; absent where its controller has not said so yet.
+    /// How many Pods must be healthy. None until its controller says so.
     pub(super) desired: Option<u32>,
-    /// How many of them are, without those that are being restarted.
+    /// How many Pods are healthy, without those that are being restarted.
     pub(super) healthy: u32,
 }
 
@@ -183,7 +183,7 @@ impl Told {
         }
     }
 
-    /// What one that is under way waits for; nothing where it goes on.
+    /// What the rollout waits for; empty if it goes on.
     fn why(&self, rollout: &Rollout, target: &str, counts: &InPlaceRolloutStatus) -> String {
         let InPlaceRolloutStatus { pods, current, failed, .. } = counts;
         let (_, request) = words(counts);
@@ -230,7 +230,7 @@ impl Told {
     }
 }
 
-/// How far one is that is under way.
+/// Progress of the restart or update under way.
 fn so_far(target: &str, counts: &InPlaceRolloutStatus) -> String {
     let InPlaceRolloutStatus { pods, current, started, .. } = counts;
     match pods {
@@ -239,7 +239,7 @@ fn so_far(target: &str, counts: &InPlaceRolloutStatus) -> String {
     }
 }
 
-/// What is done with Pods, and by which request.
+/// Words for what happens to Pods, and for the request.
 fn words(counts: &InPlaceRolloutStatus) -> (&'static str, &'static str) {
     match (back(counts), under_way(counts)) {
         (Some(_), _) => ("back", "request"),

@@ -1,4 +1,4 @@
-//! What a rollout has written and the watches have yet to show.
+//! Writes of a rollout that the watches have not shown yet.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::key::{KindId, ObjectKey};
 use crate::kind::{Around, Relative};
 use crate::time::Mono;
 
-/// How long a watch may take to show it.
+/// How long a watch may take to show a write.
 pub(super) const SHOWN_WITHIN: Duration = Duration::from_secs(30);
 
-/// A request that was made, or released.
+/// A request that was made or resumed.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     kind: KindId,
@@ -23,12 +23,12 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// That one was made, or released, just now.
+    /// A request that was just made or resumed.
     pub(super) fn new(kind: KindId, key: &ObjectKey, at: Mono, begins: bool) -> Self {
         Self { kind, key: key.clone(), at, begins }
     }
 
-    /// It is shown as what it was made. `over`: the Pod needs none of those of this mark, or has one.
+    /// Whether the watch shows the request as written. `over`: the Pod needs no request of this mark, or has one.
     fn is_shown(&self, around: &dyn Around<Rollout>, mark: &str, over: bool) -> bool {
         match around.relative(self.kind, &self.key) {
             Some(shown) => !(self.begins && shown.suspended),
@@ -37,39 +37,39 @@ impl Made {
     }
 }
 
-/// All of it.
+/// All these writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unshown {
     /// Requests, by their Pods.
     made: BTreeMap<ObjectKey, Made>,
-    /// Pods that were marked.
+    /// Pods that were marked, and when.
     marked: BTreeMap<ObjectKey, Mono>,
-    /// UIDs of requests that were deleted, as long as the watch shows any.
+    /// UIDs of deleted requests, and when. Kept while the watch shows any request.
     deleted: BTreeMap<String, Mono>,
 }
 
 impl Unshown {
-    /// A request for the Pod was made, or released.
+    /// Notes that a request for the Pod was made or resumed.
     pub(super) fn make(&mut self, pod: ObjectKey, made: Made) {
         self.made.insert(pod, made);
     }
 
-    /// The Pod was marked.
+    /// Notes that the Pod was marked.
     pub(super) fn mark(&mut self, pod: ObjectKey, at: Mono) {
         self.marked.insert(pod, at);
     }
 
-    /// The request of that UID was deleted.
+    /// Notes that the request of that UID was deleted.
     pub(super) fn delete(&mut self, uid: String, at: Mono) {
         self.deleted.insert(uid, at);
     }
 
-    /// The watch shows no request any more.
+    /// Forgets deletions: the watch shows no request any more.
     pub(super) fn all_gone(&mut self) {
         self.deleted.clear();
     }
 
-    /// The Pod is another one, or the request for it is.
+    /// Forgets the mark: the Pod or its request changed.
     pub(super) fn changed(&mut self, pod: &ObjectKey) {
         self.marked.remove(pod);
     }
@@ -79,44 +79,45 @@ impl Unshown {
         self.made.remove(pod);
     }
 
-    /// Pods are marked of something else.
+    /// Forgets marks of another revision.
     pub(super) fn marks_anew(&mut self) {
         self.marked.clear();
     }
 
-    /// Looks at what the watch shows of the request for the Pod.
+    /// Forgets the request for the Pod once the watch shows it.
     pub(super) fn look(&mut self, pod: &ObjectKey, around: &dyn Around<Rollout>, mark: &str, over: bool) {
         if self.made.get(pod).is_some_and(|made| made.is_shown(around, mark, over)) {
             self.made.remove(pod);
         }
     }
 
-    /// A request of that mark for the Pod, if one was made: whether it is not suspended.
+    /// Whether a request of that mark for the Pod is not suspended. None if none was made.
     pub(super) fn begins(&self, pod: &ObjectKey, mark: &str) -> Option<bool> {
         self.made.get(pod).filter(|made| child::is_of(mark, &made.key)).map(|made| made.begins)
     }
 
-    /// The request was released.
+    /// Whether the request was resumed.
     pub(super) fn released(&self, request: &Relative<'_>) -> bool {
         self.made.values().any(|made| made.begins && made.key == *request.key)
     }
 
-    /// Pods for which a request was made.
+    /// Pods whose request is not shown yet.
     pub(super) fn pods(&self) -> impl Iterator<Item = &ObjectKey> {
         self.made.keys()
     }
 
-    /// One was made for this Pod.
+    /// Whether this Pod is one of them.
     pub(super) fn makes(&self, pod: &ObjectKey) -> bool {
         self.made.contains_key(pod)
     }
 
-    /// The Pod was marked.
+    /// Whether the Pod was marked just now.
     pub(super) fn marks(&self, now: Mono, pod: &ObjectKey) -> bool {
         self.marked.get(pod).is_some_and(|at| at.after(SHOWN_WITHIN) > now)
     }
 
-    /// The request of that UID was deleted. Where the watch does not tell so in time, a restore of etcd has brought it back.
+    /// Whether the request of that UID was deleted. If the watch does not show the deletion in time, a restore of etcd
+    /// brought the request back.
     pub(super) fn deletes(&self, now: Mono, uid: &str) -> bool {
         self.deleted.get(uid).is_some_and(|at| at.after(SHOWN_WITHIN) > now)
     }
@@ -132,14 +133,14 @@ impl Unshown {
         made.chain(self.marked.values().copied()).min().map(|at| at.after(SHOWN_WITHIN))
     }
 
-    /// Those that the watch does not show in time are taken for gone: their Pods.
+    /// Gives up what the watch did not show in time. Returns the Pods of these requests.
     pub(super) fn give_up(&mut self, now: Mono) -> Vec<ObjectKey> {
         self.marked.retain(|_, at| at.after(SHOWN_WITHIN) > now);
         let late = |made: &Made| made.at.after(SHOWN_WITHIN) <= now;
         self.made.extract_if(.., |_, made| late(made)).map(|(pod, _)| pod).collect()
     }
 
-    /// Requests of other marks were made, or are being made.
+    /// Whether requests of other marks were made, or are being made.
     pub(super) fn makes_others(&self, doing: &[Deed], mark: &str) -> bool {
         let doing = doing.iter().filter_map(|deed| match deed {
             Deed::Create(child) => Some(&child.key),

@@ -1,4 +1,4 @@
-//! The update of a workload's Pods to what its template has changed, while the workload is parked.
+//! Updates the Pods of a parked workload to what its template changed.
 
 use pitstop_api::condition::truncate;
 use pitstop_api::rollout::{Phase, TargetKind, Update, UpdateEnd};
@@ -22,9 +22,9 @@ pub(super) fn goes_back(rollout: &Rollout) -> Option<&Update> {
     rollout.status.update.as_ref().filter(|update| update.rolling_back && update.ended.is_none())
 }
 
-/// The workload is parked.
+/// Updates a parked workload.
 pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
-    // Its Pods are listed once all that are known are done.
+    // The Pods are listed once all known Pods are done.
     let back = goes_back(sight.request).and_then(|update| update.from.as_ref());
     let of = format!("generation {}{}", parked.generation, if back.is_some() { ", back" } else { "" });
     let useful = |_: &Memory, workload: &Workload| {
@@ -48,18 +48,18 @@ struct Updating<'a> {
     kind: TargetKind,
     workload: &'a Workload,
     template: &'a Template,
-    /// What the Pods are listed for.
+    /// Purpose of the list of Pods.
     of: &'a str,
 }
 
 impl Updating<'_> {
-    /// The first rule that says something.
+    /// Applies the first rule that matches.
     fn next(&self, memory: &mut Memory) -> Next {
         let Self { kind, template, .. } = *self;
         let rollout = self.sight.request;
         let to = template.parked.as_deref().and_then(|mark| Strategy::marked(kind, mark));
         let Some(to) = to else {
-            // The watch tells when it is another one.
+            // The watch reports a new mark.
             memory.stopped = true;
             let value = template.parked.clone().unwrap_or_default();
             return Next::only(rollout, Told::UnknownPark(value));
@@ -76,7 +76,7 @@ impl Updating<'_> {
             _ => {}
         }
         if let Some(why) = commit::why_not(kind, template) {
-            // One without Pods is at its template as it is.
+            // A workload without Pods already follows its template.
             return match self.workload.desired {
                 0 => self.release(memory, to),
                 _ => self.let_go(memory, UpdateEnd::NotInPlace, &why, to),
@@ -94,8 +94,8 @@ impl Updating<'_> {
         }
     }
 
-    /// What the status says of an update to that revision, if that is the one of the template. One that has failed is not begun anew
-    /// for another number of Pods.
+    /// The status of an update to that revision, if it is the template's. A failed update is not repeated for another
+    /// number of Pods.
     fn last(&self, revision: &str) -> Option<&Update> {
         self.sight.request.status.update.as_ref().filter(|update| {
             let current = match update.ended {
@@ -110,11 +110,11 @@ impl Updating<'_> {
     fn previous(&self) -> Option<String> {
         let (status, kind) = (&self.sight.request.status, self.kind);
         let began_parked = status.update.is_none() && matches!(status.phase, None | Some(Phase::Pending));
-        // Requests of another rollout may have changed Pods, which do not say so.
+        // Requests of another rollout may have changed Pods, which do not show it.
         if kind == TargetKind::Deployment && began_parked {
             return None;
         }
-        // The controller of a DaemonSet does not tell.
+        // A DaemonSet's controller does not report it.
         let update = status.update.as_ref().filter(|_| kind == TargetKind::DaemonSet);
         let told = update.and_then(|update| match update.ended {
             Some(UpdateEnd::Updated) => Some(update.revision.clone()),
@@ -124,7 +124,7 @@ impl Updating<'_> {
             .or_else(|| self.template.previous.clone())
     }
 
-    /// Tells that of the update.
+    /// Reports the update.
     fn told(&self, update: Update, told: Told) -> Next {
         Next::of_update(self.sight.request, update, told)
     }
@@ -144,14 +144,14 @@ impl Updating<'_> {
         next.unwrap_or_else(|| self.finish(memory, &work, to))
     }
 
-    /// The update, if its Pods are to go back since others have failed.
+    /// The update, if its Pods must go back because others failed.
     fn gives_up(&self, memory: &Memory, next: &Next) -> Option<Update> {
         let rollout = self.sight.request;
         let enough = memory.sorted.failed.len() >= rollout.spec.failure_threshold() as usize
             || !memory.sorted.waits.is_empty();
         let update = rollout.status.update.as_ref().filter(|_| next.told == Told::PodsFailed && enough)?;
         let known = update.from.as_ref().is_some_and(|from| *from != update.revision);
-        // The ReplicaSet of the Pods has the new template already, if all had been updated.
+        // If all Pods were updated, their ReplicaSet has the new template already.
         if !rollout.spec.rolls_back() || !known || self.template.sets.swapped() {
             return None;
         }
@@ -160,12 +160,12 @@ impl Updating<'_> {
         Some(Update { rolling_back: true, message: truncate(&why, MAX_MESSAGE), ..update.clone() })
     }
 
-    /// Pods that were updated get what they had before.
+    /// Gives updated Pods what they had before.
     fn go_back(&self, memory: &mut Memory, update: &Update, to: Strategy) -> Next {
         let Self { cx, sight, workload, template, .. } = *self;
         let (rollout, back) = (sight.request, update.from.as_deref().unwrap_or_default());
         let work = Work { back: true, ..Work::update(rollout, back, template, partition(to)) };
-        // What cannot be had back is as good as what has failed: the workload is not released with either.
+        // If Pods cannot go back, the workload stays parked, as after a failure.
         let cannot = |memory: &mut Memory, why: String| {
             memory.stopped = true;
             memory.sort(cx.now, rollout, &work, workload, sight.around);
@@ -189,11 +189,11 @@ impl Updating<'_> {
         })
     }
 
-    /// All Pods have what they had before, and nothing more is done until the template changes.
+    /// All Pods are back. Nothing more is done until the template changes.
     fn is_back(&self, memory: &mut Memory, to: Strategy) -> Next {
         let Self { sight, workload, template, .. } = *self;
         memory.stopped = true;
-        // It is told of Pods, and remembers no more of those than there are.
+        // Pods are still reported: sorting forgets those that are gone.
         let revision = template.revision.as_deref().unwrap_or_default();
         let work = Work::update(sight.request, revision, template, partition(to));
         memory.sort(self.cx.now, sight.request, &work, workload, sight.around);
@@ -202,13 +202,13 @@ impl Updating<'_> {
         Next { deed, wake_at, ..Next::only(self.sight.request, Told::Ended(UpdateEnd::RolledBack)) }
     }
 
-    /// Every Pod that was listed is as the work wants it.
+    /// Whether every listed Pod is as the work wants it.
     fn all_are(&self, memory: &Memory, work: &Work<'_>) -> bool {
         memory.listed_are(self.sight.request, work, self.of, Revisions::will_be)
     }
 
-    /// Every Pod that the watch has shown is done: the API server is asked whether there are others, and its controller has to
-    /// have counted them. Then the workload is released.
+    /// Every Pod that the watch has shown is done. Lists the Pods to find others. Releases the workload once its
+    /// controller has counted the Pods.
     fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
         if !self.all_are(memory, work) {
             return self.waits(memory, true);
@@ -228,7 +228,7 @@ impl Updating<'_> {
         }
     }
 
-    /// The workload, as it was read.
+    /// The version of the workload that was read.
     fn version(&self) -> Version {
         Version {
             name: self.sight.request.spec.target_ref.as_ref().map_or("", |target| &target.name).to_owned(),
@@ -237,12 +237,12 @@ impl Updating<'_> {
         }
     }
 
-    /// Its controller has something to do; it is read again, and its Pods are listed if that is wanted.
+    /// Waits for the controller. Reads the workload again, and lists its Pods if `pods`.
     fn waits(&self, memory: &mut Memory, pods: bool) -> Next {
         wait(self.cx, self.sight, memory, self.of, pods)
     }
 
-    /// It is released before all Pods are updated, once that is told.
+    /// Releases the workload before all Pods are updated, once the status says so.
     fn let_go(&self, memory: &mut Memory, end: UpdateEnd, why: &str, to: Strategy) -> Next {
         let rollout = self.sight.request;
         let before = under_way(&rollout.status).map(str::to_owned);
@@ -274,7 +274,7 @@ impl Updating<'_> {
         )
     }
 
-    /// Has that done, unless the API server has just refused it, or the watch may yet tell of it.
+    /// Does that, unless the API server just refused it, or the watch may still show it.
     fn write(&self, memory: &Memory, deed: Deed) -> Next {
         let rollout = self.sight.request;
         if let Some((result, until)) = memory.release(self.cx.now) {
@@ -285,19 +285,19 @@ impl Updating<'_> {
     }
 }
 
-/// How many of the Pods that were listed are of the revision, those that are left alone included.
+/// How many listed Pods are of the revision, including those left alone.
 fn of_revision(memory: &Memory, work: &Work<'_>) -> usize {
     let What::Update(revisions) = &work.what else { return 0 };
     let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
     listed.iter().filter(|pod| revisions.is(pod.revision)).count()
 }
 
-/// Of its user: Pods with lower ordinals are left alone.
+/// The user's partition: Pods with lower ordinals are left alone.
 fn partition(to: Strategy) -> u32 {
     if let Strategy::Partition(partition) = to { partition } else { 0 }
 }
 
-/// The workload is not parked any more: what has come of the update, by its Pods. Nothing where none is under way.
+/// The workload is no longer parked: its Pods show how the update ended. None if none was under way.
 pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Option<Next> {
     let rollout = sight.request;
     let began = rollout.status.update.clone()?;
@@ -316,7 +316,7 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         let work = Work::update(rollout, &revision, &template, workload.partition);
         memory.give_up(cx.now);
         memory.sort(cx.now, rollout, &work, workload, sight.around);
-        // Of those whose `ReplicaSet` has not got the template, only their requests say what they have.
+        // If the ReplicaSet has not got the template, only requests show what its Pods have.
         let all =
             memory.listed_are(rollout, &work, &of, Revisions::is) && !has_others(sight, memory, &work.mark);
         settled(
@@ -327,7 +327,7 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
     }))
 }
 
-/// The update has ended like that.
+/// Ends the update with that result.
 fn settled(rollout: &Rollout, began: Update, end: UpdateEnd) -> Next {
     let update = Update { ended: Some(end), rolling_back: false, message: String::new(), ..began };
     let next = Next::only(rollout, Told::Ended(end));

@@ -15,11 +15,11 @@ use crate::pod::{Container, Pod};
 use crate::template::{Change, Image, Lacks, Size, Wanted, same_image, same_repository};
 use crate::workload::{Sets, Template, Workload, revision_hash};
 
-/// What is done to Pods.
+/// The work of a rollout on its Pods.
 pub struct Work<'a> {
-    /// What the names of its requests have in common.
+    /// The part that the names of its requests share.
     pub(super) mark: String,
-    /// What of it.
+    /// A restart or an update.
     pub(super) what: What<'a>,
     /// Pods of a `StatefulSet` with lower ordinals are left alone.
     pub(super) partition: u32,
@@ -31,32 +31,32 @@ pub struct Work<'a> {
 pub(super) enum What<'a> {
     /// The containers are restarted.
     Restart(&'a Restart),
-    /// The containers get the images of the template.
+    /// The containers get what they lack.
     Update(Revisions<'a>),
 }
 
 /// What Pods lack, by their revisions.
 pub(super) struct Revisions<'a> {
-    /// The revision of Pods that lack nothing.
+    /// The target revision, whose Pods lack nothing.
     pub(super) revision: &'a str,
     hash: u64,
-    /// What a selector's Pods are to have, which have no template.
+    /// What selected Pods are to have: they have no template.
     wish: Option<Wish<'a>>,
     changes: BTreeMap<u64, &'a Change>,
-    /// What only the template of a `Deployment` has.
+    /// The `ReplicaSet`s of a `Deployment`; None for other kinds.
     sets: Option<&'a Sets>,
-    /// Nobody knows what Pods without a revision have: requests of another rollout may have changed them.
+    /// The content of Pods without a revision is unknown: requests of another rollout may have changed them.
     unsure: bool,
 }
 
 impl<'a> Work<'a> {
-    /// That restart.
+    /// The work of a restart.
     pub(super) fn restart(rollout: &Rollout, restart: &'a Restart, workload: &Workload) -> Self {
         let mark = child::mark(rollout, &restart.restarted_at);
         Self { mark, what: What::Restart(restart), partition: workload.partition, back: false }
     }
 
-    /// The update to that revision; `partition`: of the workload when it is not parked.
+    /// The work of an update to that revision. `partition`: that of the workload when it is not parked.
     pub(super) fn update(
         rollout: &Rollout,
         revision: &'a str,
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
         Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition, back: false }
     }
 
-    /// Selected Pods get what the spec says, which is that revision.
+    /// The work that gives selected Pods what the spec says. `revision` stands for that.
     pub(super) fn selected(rollout: &'a Rollout, revision: &'a str) -> Self {
         let (hash, wish) = (revision_hash(revision), Some(Wish::of(&rollout.spec)));
         let revisions =
@@ -79,8 +79,8 @@ impl<'a> Work<'a> {
         Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition: 0, back: false }
     }
 
-    /// The request for that Pod that is under way, or is to be made: the first that has not succeeded. Nothing where each has. All
-    /// for one Pod have the same name.
+    /// The first step for the Pod whose request has not succeeded, made or not. None if each has. All requests for one
+    /// Pod have the same name. Err: why the Pod cannot be updated.
     pub(super) fn step<'b>(
         &self,
         rollout: &Rollout,
@@ -106,7 +106,7 @@ impl<'a> Work<'a> {
         Ok(open.or(next))
     }
 
-    /// What the Pod is asked for, one after another.
+    /// The steps for the Pod, in order.
     fn steps(&self, rollout: &Rollout, pod: &Pod) -> Result<Vec<Asks>, String> {
         let restarts = |but: &[Image]| {
             let left = child::containers(rollout, pod).map(|container| container.name.clone());
@@ -125,13 +125,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The first request of that name that has not succeeded. Where what a Pod lacks is told by what it has, it has that before the
-/// request is over.
+/// The first own request of that name that has not succeeded. A Pod may have what it lacked before its request ends.
 fn open<'a>(rollout: &Rollout, key: &ObjectKey, around: &'a dyn Around<Rollout>) -> Option<Step<'a>> {
     let requests = KINDS.into_iter().filter_map(|kind| around.relative(kind, key));
     let mut own = requests.filter(|request| request.is_of(&rollout.uid));
     let open = own.find(|request| !request.ended.is_some_and(|ended| ended.complete))?;
-    // It was asked for already.
+    // The request exists, so nothing more is asked.
     Some(Step { asks: Asks::Images(Vec::new()), request: Some(open), last: true })
 }
 
@@ -139,9 +138,9 @@ fn open<'a>(rollout: &Rollout, key: &ObjectKey, around: &'a dyn Around<Rollout>)
 pub(super) enum Asks {
     /// A restart of those containers.
     Restart(Vec<String>),
-    /// Those images.
+    /// New images.
     Images(Vec<Image>),
-    /// Those resources.
+    /// New resources.
     Resources(Vec<Size>),
 }
 
@@ -164,33 +163,33 @@ impl Asks {
     }
 }
 
-/// One of them, and what is there under its name.
+/// A step for one Pod, and the request under its name.
 pub(super) struct Step<'a> {
     pub(super) asks: Asks,
     pub(super) request: Option<Relative<'a>>,
-    /// Nothing follows it.
+    /// No step follows.
     pub(super) last: bool,
 }
 
 impl Work<'_> {
-    /// The Pod is of the revision that the work gives it, whatever its requests say.
+    /// Whether the Pod is of the revision of this work, whatever its requests say.
     pub(super) fn is_marked(&self, rollout: &Rollout, pod: &Pod) -> bool {
         matches!(&self.what, What::Update(revisions) if revisions.is(revision_of(rollout, pod)))
     }
 
-    /// What tells its controller of which revision the Pod is now.
+    /// Marks the Pod for the workload's controller. None for a restart.
     pub(super) fn tell(&self, rollout: &Rollout, pod: &Pod) -> Option<Deed> {
         let What::Update(revisions) = &self.what else { return None };
         Some(mark(rollout, pod, revisions.revision))
     }
 }
 
-/// What the names of the requests of an update to that revision have in common.
+/// The part that the names of an update's requests share.
 pub(super) fn mark_of(rollout: &Rollout, revision: &str) -> String {
     child::mark(rollout, &format!("revision {revision}"))
 }
 
-/// Writes down of which revision the Pod is.
+/// Marks the Pod with that revision.
 pub(super) fn mark(rollout: &Rollout, pod: &Pod, revision: &str) -> Deed {
     Deed::MarkPod {
         key: pod.key.clone(),
@@ -201,30 +200,30 @@ pub(super) fn mark(rollout: &Rollout, pod: &Pod, revision: &str) -> Deed {
     }
 }
 
-/// [Hash](revision_hash) of the revision of the Pod, as far as the rollout goes by it.
+/// [Hash](revision_hash) of the Pod's revision that the rollout goes by.
 pub(super) fn revision_of(rollout: &Rollout, pod: &Pod) -> u64 {
     if rollout.spec.selector.is_some() { pod.marked } else { pod.revision }
 }
 
 impl Revisions<'_> {
-    /// A Pod of that revision lacks nothing. A `Deployment` makes Pods without one.
+    /// Whether a Pod of that revision lacks nothing. A `Deployment` makes Pods without a revision.
     pub(super) fn is(&self, revision: u64) -> bool {
         revision == self.hash || (revision == 0 && self.swapped())
     }
 
-    /// A Pod of that revision that has been given what it lacks will lack nothing: without a mark, it is what its `ReplicaSet` is, and
-    /// that gets the new template when all Pods are updated.
+    /// Whether a Pod of that revision lacks nothing once it was given what it lacks. A Pod without a mark follows its
+    /// `ReplicaSet`, which gets the new template when all Pods are updated.
     pub(super) fn will_be(&self, revision: u64) -> bool {
         self.is(revision) || (revision == 0 && self.sets.is_some())
     }
 
-    /// New Pods are made of the new template. One without a revision may be older than that all the same.
+    /// Whether new Pods have the new template. A Pod without a revision may still be older.
     pub(super) fn swapped(&self) -> bool {
         self.sets.is_some_and(Sets::swapped)
     }
 
-    /// What the Pod is to get. Images and resources are those that its revision lacks, and those that it has of yet another
-    /// revision: an update to that one may have been given up. What admission has made of a Pod is never compared.
+    /// What the Pod lacks: what its revision lacks, and replacements for what it has of another revision. An update to
+    /// that one may have been given up. Changes by admission are never compared. Err: why the Pod cannot get it.
     fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
         let lacks = match &self.wish {
             Some(_) if pod.marked == self.hash => Lacks::default(),
@@ -242,11 +241,11 @@ impl Revisions<'_> {
         }
     }
 
-    /// The same by the templates that are kept.
+    /// The same, by the templates that are kept.
     fn lacks_of_template(&self, pod: &Pod) -> Result<Lacks, String> {
         Ok(match (self.changes.get(&pod.revision), self.sets) {
             (Some(Change::InPlace(lacks)), Some(sets)) if pod.revision == 0 && self.unsure => {
-                // Resources that admission has given it are left alone.
+                // Resources that admission gave the Pod are left alone.
                 let images = self.compared(pod, sets).images;
                 self.with_others(Lacks { images, ..lacks.clone() }, pod)
             }
@@ -258,7 +257,7 @@ impl Revisions<'_> {
         })
     }
 
-    /// With what the Pod has of another revision.
+    /// Adds replacements for what the Pod has of another revision.
     fn with_others(&self, lacks: Lacks, pod: &Pod) -> Lacks {
         let Lacks { mut sizes, mut images, restart } = lacks;
         let others = self.changes.values().filter_map(|change| match change {
@@ -282,7 +281,7 @@ impl Revisions<'_> {
         Lacks { sizes, images, restart }
     }
 
-    /// The same of a Pod of which nobody knows what an update has left it with.
+    /// The same for a Pod that an update left in an unknown state.
     fn compared(&self, pod: &Pod, sets: &Sets) -> Lacks {
         let none = Lacks::default();
         let change = match self.changes.get(&0) {
@@ -364,7 +363,7 @@ mod tests {
             let size = Size { container: "app".into(), resources, before };
             Change::InPlace(Lacks { sizes: vec![size], ..Lacks::default() })
         };
-        // One revision had none of them, and one had less.
+        // Revision `a` had no resources, and `b` had less.
         let changes = [("a", sized(Resources::default(), cpu(300))), ("b", sized(cpu(200), cpu(300)))];
         let template = Template {
             changes: changes.map(|(label, change)| (label.to_owned(), change)).into(),

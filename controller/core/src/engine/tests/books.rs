@@ -9,7 +9,7 @@ fn book(version: &str) -> NodeWork {
     NodeWork { node, uid, resource_version: version.into(), ..NodeWork::default() }
 }
 
-/// The writes of books among the actions: the version that each rests on, and how many orders it leaves.
+/// The writes of books among the actions: what each requires, and how many orders it leaves.
 fn writes(actions: &[Action]) -> Vec<(Basis, usize)> {
     actions
         .iter()
@@ -20,7 +20,7 @@ fn writes(actions: &[Action]) -> Vec<(Basis, usize)> {
         .collect()
 }
 
-/// A request has its order in a book that was there before.
+/// A request has its order in a book that existed before.
 fn ordered() -> Bench {
     let mut bench = Bench::empty();
     bench.book = Some(book("50"));
@@ -41,7 +41,7 @@ fn a_version_from_before_the_own_write_changes_nothing() {
     assert_eq!(writes(&late), []);
 }
 
-/// Another leader that knows less takes the order out of the book as often as this one places it.
+/// Another leader that knows less removes the order as often as this one places it.
 #[test]
 fn what_another_undoes_is_not_written_again_as_fast_as_it_can_be() {
     let mut bench = ordered();
@@ -101,7 +101,7 @@ fn an_end_of_another_book_of_that_name_says_nothing() {
     assert_eq!(writes(&bench.step(Event::NodeWorks(Watch::Gone(own)))), [(Basis::Absent, 1)]);
 }
 
-/// A forced request has its order in a book that goes by that event, and its container is restarted; gives back the
+/// The event `gone` removes the book with the order of a forced request, and its container is restarted. Returns the
 /// restart count of its target after that.
 fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeWork>) -> i32 {
     let mut forced = request("a", "web", 0);
@@ -111,7 +111,7 @@ fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeW
     let mut book = bench.book.clone().unwrap();
     bench.step(Event::NodeWorks(Watch::Upsert(book.clone())));
     if acknowledged {
-        // What nobody has seen before the end of the book.
+        // The watch did not show this before the end of the book.
         let order_id = book.orders[0].id.clone();
         let answer = Answer {
             order_id,
@@ -135,7 +135,7 @@ fn forced_without_its_book(acknowledged: bool, gone: fn(NodeWork) -> Watch<NodeW
     status.target.as_ref().unwrap().containers[0].restart_count
 }
 
-/// Whether the container was stopped for the request, nobody says any more.
+/// Nothing shows any more whether the container was stopped for the request.
 #[test]
 fn what_was_taken_up_unseen_is_remembered_when_its_book_goes() {
     assert_eq!(forced_without_its_book(true, Watch::Gone), 0);
@@ -144,7 +144,7 @@ fn what_was_taken_up_unseen_is_remembered_when_its_book_goes() {
     assert_eq!(forced_without_its_book(false, |_| Watch::list(Vec::new())), 0, "nobody knows");
 }
 
-/// The answer to its creation is all that would ever speak of it again.
+/// Only the answer to its creation would mention the book again.
 #[test]
 fn a_book_that_was_deleted_before_the_answer_to_its_creation_is_not_written_to() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());

@@ -14,7 +14,7 @@ fn k7_requests_of_the_same_second_go_by_their_names() {
     }
 }
 
-/// A request that waits for its turn is woken by nothing but the event that ends the one before.
+/// Only the event that ends the request before wakes a waiting request.
 #[test]
 fn d1_the_next_request_of_a_pod_begins_in_the_step_that_sees_the_end_of_the_one_before() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0), request("b", "web", 1)]);
@@ -28,7 +28,7 @@ fn d1_the_next_request_of_a_pod_begins_in_the_step_that_sees_the_end_of_the_one_
     assert!(next.iter().any(accepts), "{next:?}");
 }
 
-/// One event costs as much as it concerns, however many requests and Pods there are.
+/// The cost of an event depends on what it concerns, not on the number of requests and Pods.
 #[test]
 fn d25_an_event_concerns_only_the_requests_of_its_pod_or_node() {
     let names: Vec<String> = (0..50).map(|i| format!("p{i:02}")).collect();

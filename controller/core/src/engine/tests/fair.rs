@@ -16,7 +16,7 @@ fn named(bench: &Bench, name: &str) -> ContainerRecreateRequestStatus {
     bench.requests[&ObjectKey::new("shop", name)].status.clone()
 }
 
-/// Requests of one namespace for so many Pods of a node, and for this one, which is asked for last.
+/// Requests of one namespace for `many` Pods of a node, and a last one for the Pod `last`.
 fn crowd(many: usize, last: Pod) -> Bench {
     let names: Vec<String> = (0..many).map(|i| format!("p{i:02}")).collect();
     let own = request("z-last", &last.key.name, 99);
@@ -40,7 +40,7 @@ fn tick(bench: &mut Bench, at: u64) {
 fn who_finds_no_place_says_so_and_gets_the_next_one() {
     let mut bench = crowd(48, pod("web"));
     assert_eq!(bench.orders(), 48);
-    // With many at work on a node, each tells of its waits later.
+    // While many are at work on a node, each reports its waits later.
     tick(&mut bench, 40_000);
     assert_eq!(waits_for(&named(&bench, "z-last")), "WaitingForPlace");
     let over = bench.restarted("p00");
@@ -49,7 +49,7 @@ fn who_finds_no_place_says_so_and_gets_the_next_one() {
     assert_eq!((pods.len(), pods[0], pods[47]), (48, "p01", "web"));
 }
 
-/// There is a daemon, and there will be a place: it is not told to be silent.
+/// A daemon exists and a place will become free: the request does not report a silent daemon.
 #[test]
 fn who_cannot_do_without_the_daemon_waits_for_a_place() {
     let mut bench = crowd(48, pod("web"));
@@ -69,7 +69,7 @@ fn who_can_do_without_the_daemon_waits_for_ten_seconds() {
         matches!(action, Action::Write { object: Object { key, .. }, write: Write::Status { status: Status::Recreate(status), .. } }
             if key.name == "z-last" && status.target.as_ref().is_some_and(|t| t.containers[0].pin.is_some()))
     });
-    // A place that becomes free before that is stored is none of its business: never do both act.
+    // A place that becomes free before this is stored does not matter: the two never act at once.
     let falls_back = falls_back.unwrap();
     while bench.wake_at().is_some_and(|at| at <= bench.now) {
         bench.step(Event::Tick);
@@ -89,7 +89,7 @@ fn who_can_do_without_the_daemon_waits_for_ten_seconds() {
     );
 }
 
-/// Each of 40 Pods has two containers to restart, and nobody finds places for both at once.
+/// Each of 40 Pods has two containers to restart, and the places are too few for all at once.
 #[test]
 fn requests_that_share_the_places_get_on() {
     let mut bench = Bench::new(Vec::new(), Vec::new());
@@ -118,9 +118,10 @@ fn requests_that_share_the_places_get_on() {
     assert_eq!(ordered.len(), 80);
 }
 
-/// The daemon answers every order so that it has not carried out yet; the watch shows it, and all that follows takes effect.
+/// The daemon gives this answer to every order that is not `Done`; the watch shows it, and all that follows takes
+/// effect.
 fn answers(bench: &mut Bench, state: AnswerState) {
-    // The own write comes by first.
+    // The watch shows our own write first.
     let own = bench.book.clone().unwrap();
     let first = bench.step(Event::NodeWorks(Watch::Upsert(own)));
     bench.all(first);
@@ -164,7 +165,7 @@ fn another_namespace_finds_a_place() {
     assert_eq!(last.pod.namespace, "other");
 }
 
-/// What was stopped makes room for the rest, once that is on record; and nothing is stopped twice.
+/// A stop makes room for the next ones once it is recorded; nothing is stopped twice.
 #[test]
 fn a_large_request_goes_on_by_eight() {
     let names: Vec<String> = (0..20).map(|i| format!("c{i:02}")).collect();
@@ -199,14 +200,14 @@ fn a_large_request_goes_on_by_eight() {
     assert!(status.container_recreate_states.iter().all(|state| state.is_killed));
 }
 
-/// Requests of one namespace for as many Pods, and one of another namespace; that many of one are carried out at a time.
+/// `many` requests of one namespace, and one of another. `most` of a namespace are carried out at a time.
 fn bounded(most: usize, many: usize) -> Bench {
     let mut bench = Bench::empty();
     let config = Config { max_open_requests_per_namespace: Some(most), ..Config::default() };
     bench.index = Engine::new(config);
     bench.step(Event::Guarded(true));
     let names: Vec<String> = (0..many).map(|i| format!("p{i:02}")).collect();
-    // The list comes by name, and the names say nothing of the age.
+    // The list is sorted by name, and the names do not show the age.
     let mut requests: Vec<Request> = (0..).zip(&names).map(|(i, name)| request(name, name, 99 - i)).collect();
     let mut other = request("a", "a", 500);
     other.key.namespace = "z-other".into();
@@ -241,13 +242,13 @@ fn a_namespace_with_too_many_requests_waits_and_no_other_does() {
     let over = bench.restarted("p04");
     bench.all(over);
     assert_eq!(accepted(&bench), ["p02", "p03", "p04", "a"], "the next one");
-    // What waits is neither planned nor written again.
+    // Waiting requests are neither planned nor written again.
     let planned = bench.index.planned() - before;
     assert!(planned <= 16, "{planned}");
     assert_eq!(bench.requests[&ObjectKey::new("shop", "p00")].resource_version, version);
 }
 
-/// Ten thousand writes that say the same would be in the way of what is at work.
+/// Ten thousand equal writes would delay the requests at work.
 #[test]
 fn where_very_many_have_no_place_each_says_so_later() {
     let mut bench = bounded(2, 42);
@@ -258,7 +259,7 @@ fn where_very_many_have_no_place_each_says_so_later() {
     assert_eq!((told(&bench), waits_for(&named(&bench, "p00"))), (43, "TooManyRequests"));
 }
 
-/// A new leader gives no place of one that has begun to an older one that has not.
+/// A new leader lets no older request displace one that has begun.
 #[test]
 fn who_has_begun_keeps_the_place() {
     let mut bench = bounded(2, 3);

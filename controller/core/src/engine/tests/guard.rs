@@ -15,7 +15,7 @@ fn no_order_is_placed_before_the_policy_has_denied_something() {
     let accepts = bench.step(Event::of::<Request>(Watch::Upsert(wants)));
     bench.all(accepts);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 0));
-    // What it waits for is told after a while.
+    // The request reports its wait after a while.
     bench.now = Mono(3000);
     let told = bench.step(Event::Tick);
     bench.all(told);

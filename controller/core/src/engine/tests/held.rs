@@ -25,12 +25,12 @@ struct Node {
     resizes: BTreeMap<ObjectKey, Resize>,
     book: NodeWork,
     allocatable: i64,
-    /// What the daemon says of every order, if it does not carry it out.
+    /// The daemon's answer to every order, if it does not carry orders out.
     says: Option<(AnswerState, AnswerReason)>,
     writes: usize,
     /// The daemon does nothing.
     away: bool,
-    /// What was done beside writes.
+    /// Deeds that were done.
     deeds: Vec<Action>,
 }
 
@@ -126,7 +126,7 @@ impl Node {
         (status.phase, complete.map(|c| c.reason.clone()).unwrap_or_default())
     }
 
-    /// Another instance of the container runs, and has what its spec says.
+    /// Another instance of the container runs, with the resources of its spec.
     fn restart(&mut self, id: u32) {
         self.version += 1;
         self.pod.resource_version = self.version.to_string();
@@ -152,7 +152,7 @@ impl Node {
         self.now = until;
     }
 
-    /// Takes it in, and carries out all that follows.
+    /// Handles the event, and carries out all that follows.
     fn happens(&mut self, event: Event) {
         let mut todo = VecDeque::from([event]);
         let mut left = 200;
@@ -172,7 +172,7 @@ impl Node {
         }
     }
 
-    /// The answer, and what the watch shows of it.
+    /// Carries out the action. Returns the answer, and what the watch shows.
     fn carry_out(&mut self, action: Action) -> Option<Vec<Event>> {
         self.version += 1;
         let version = self.version.to_string();
@@ -184,7 +184,7 @@ impl Node {
                 let survey = Survey { allocatable, ..Survey::default() };
                 return Some(vec![Event::Surveyed { place, outcome: Outcome::Written(survey) }]);
             }
-            // Nobody asks for a Pod that the watch shows.
+            // The engine does not ask for a Pod that the watch shows.
             Action::ReadPod { by, .. } => {
                 return Some(vec![Event::PodRead { by, outcome: Outcome::Gone }]);
             }
@@ -224,7 +224,7 @@ impl Node {
         }
     }
 
-    /// The daemon does what comes next; whether it wrote the book.
+    /// The daemon takes its next step. Returns whether it wrote the book.
     fn daemon(&mut self) -> bool {
         let orders = self.book.orders.clone();
         let before = self.book.status.clone();
@@ -286,7 +286,7 @@ impl Node {
             }
             return true;
         }
-        // What it forgets it writes with the next answer.
+        // The daemon writes what it forgets with its next answer.
         self.book.status = before;
         false
     }
@@ -335,7 +335,7 @@ fn a_later_request_counts_and_when_it_is_deleted_the_one_before_does_again() {
         &json!({"containers": [{"name": "app", "resources": {"limits": {"memory": "x2"}}}]}),
     );
     assert_eq!(node.reason("second").0, Some(Phase::Succeeded));
-    // A change is one of what is in force, and all else of the container stays as it was then.
+    // The second request changes what is in force; the rest of the container stays.
     assert_eq!(node.given(), Some(bounds(100, 400, 256)));
     assert_eq!(node.status("second").target.as_ref().unwrap().turn, 2);
     node.delete("second");
@@ -372,7 +372,7 @@ fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
     node.apply("early", &json!({}));
     assert_eq!(node.reason("early"), (Some(Phase::Failed), "Unsupported".into()));
     node.at_rest();
-    // Its answer is in the book until it writes another one.
+    // The answer is in the book until the daemon writes another one.
     node.says = None;
     node.apply("late", &json!({}));
     assert_eq!(node.reason("late"), (Some(Phase::Succeeded), "Resized".into()));
@@ -478,7 +478,7 @@ fn by_which_means_is_told_where_it_cannot_be_the_one_asked_for() {
     }
 }
 
-/// A kubelet's words are rounded, the daemon's record is not.
+/// The kubelet reports rounded values, the daemon's record has exact ones.
 #[test]
 fn a_millicore_less_is_not_there_before_the_daemon_has_given_it() {
     let mut node = Node::new();

@@ -1,4 +1,4 @@
-//! Holds: placed while a request is at work, and gone whatever becomes of it.
+//! Holds: placed while a request is at work, and removed whatever its end.
 
 use pitstop_api::recreate::RecreateStrategy;
 
@@ -7,7 +7,7 @@ use crate::readiness::{Gate, PITSTOP_READY};
 
 const HELD: &str = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/a"}]"#;
 
-/// A Pod whose condition has that message; it is True when there is none.
+/// A Pod whose condition has that message; it is True if the message lists no hold.
 fn gated(message: &str) -> Pod {
     let condition = GateCondition { open: message == "[]", message: message.into() };
     let gate = Gate { type_: PITSTOP_READY.into(), condition: Some(condition) };
@@ -53,7 +53,7 @@ fn a_gate_that_nobody_has_written_opens() {
     assert_eq!(condition(&bench), (true, "[]"));
 }
 
-/// A `StatefulSet` makes its Pods anew under their names.
+/// A `StatefulSet` makes its Pods again under the same names.
 #[test]
 fn a_pod_made_anew_is_served_though_the_own_write_has_not_come_by() {
     let mut new = gated("[]");

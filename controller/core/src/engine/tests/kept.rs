@@ -52,7 +52,7 @@ fn a_stop_lasts_until_the_container_has_ended_and_a_start_until_the_new_one_is_r
     assert_eq!(shows(1500, 2, true, ContainerState::Running), [(Stage::Start, 800)]);
 }
 
-/// Else the controller would grow for as long as it runs.
+/// Otherwise the controller would grow for as long as it runs.
 #[test]
 fn nothing_is_kept_of_what_is_gone() {
     let mut bench = done();
@@ -69,7 +69,7 @@ fn nothing_is_kept_of_what_is_gone() {
     assert_eq!(bench.wake_at(), None);
 }
 
-/// A watch that broke tells of what went meanwhile only by leaving it out.
+/// After a watch broke, a list shows deletions only by leaving objects out.
 #[test]
 fn a_pod_that_a_list_leaves_out_is_gone() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
@@ -87,7 +87,7 @@ fn a_book_that_a_list_leaves_out_is_made_anew() {
     let anew = only(bench.step(Event::NodeWorks(Watch::list(Vec::new()))));
     let Action::WriteOrders { basis, orders, .. } = anew else { panic!("{anew:?}") };
     assert_eq!((basis, orders.len()), (Basis::Absent, 1));
-    // What is under way may take effect yet, whatever a list says that was asked for before.
+    // A write under way may still take effect, whatever an earlier list says.
     bench.step(Event::NodeWorks(Watch::list(Vec::new())));
     let book = &bench.index.books.objects[&ObjectKey::new("", "node1")];
     assert!(book.creating && book.placing.contains("uid-a"), "{book:?}");

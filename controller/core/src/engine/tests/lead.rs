@@ -1,4 +1,4 @@
-//! What a process does that has just begun to lead: its watches may lag behind what the leader before it wrote.
+//! A new leader: its watches may lag behind the previous leader's writes.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn nothing_is_ordered_for_a_request_that_another_leader_has_ended() {
     assert_eq!(orders(&later), 0, "{later:?}");
 }
 
-/// The process leads again, and the lists show this.
+/// The process leads again, and the lists show these objects.
 fn leads_again(bench: &mut Bench, pods: Vec<Pod>, books: Vec<NodeWork>) -> Vec<Action> {
     bench.step(Event::Leader(false));
     bench.step(Event::Leader(true));
@@ -100,7 +100,7 @@ fn a_new_lead_waits_for_no_back_off_of_an_earlier_one() {
     assert_eq!(orders(&first) + orders(&next), 1, "{first:?} {next:?}");
 }
 
-/// All but the Pods, which would take longest to list.
+/// The Pods would take longest to list.
 #[test]
 fn a_process_that_does_not_lead_keeps_the_pods_and_nothing_else() {
     let mut bench = Bench::empty();
@@ -121,7 +121,7 @@ fn gated(name: &str, message: &str) -> Pod {
     Pod { gates: vec![gate], ..pod(name) }
 }
 
-/// What a Pod has been watched to be while another process led is what this one plans by.
+/// A new leader plans by the Pods as it watched them while another process led.
 #[test]
 fn who_begins_to_lead_plans_by_the_pods_that_it_has_watched() {
     let hold = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/over"}]"#;
@@ -138,7 +138,7 @@ fn who_begins_to_lead_plans_by_the_pods_that_it_has_watched() {
     assert!(first.len() == 2 && first.iter().any(released) && first.iter().any(accepts), "{first:?}");
 }
 
-/// A hold is judged by the requests, and those are listed anew.
+/// A hold is judged by its request, and a new leader lists the requests anew.
 #[test]
 fn a_hold_stays_until_the_requests_are_listed_in_the_lead() {
     let mut bench = Bench::empty();

@@ -1,4 +1,4 @@
-//! A parked workload that no rollout looks after.
+//! A parked workload that no rollout manages.
 
 use chrono::DateTime;
 use pitstop_api::rollout::{TargetKind, UpdateEnd};
@@ -41,12 +41,12 @@ impl Scene {
         self.0.step(Mono(seconds * 1_000), DateTime::UNIX_EPOCH, event)
     }
 
-    /// The only thing that is done then.
+    /// The only deed that begins then.
     fn does(&mut self, seconds: u64) -> Deed {
         self.ends(seconds, None)
     }
 
-    /// The same, once that has ended so.
+    /// The same, after that deed ended.
     fn ends(&mut self, seconds: u64, ended: Option<(Deed, Done)>) -> Deed {
         let event = ended.map_or(Event::Tick, |(deed, done)| done_event(deed, done));
         match <[Action; 1]>::try_from(self.at(seconds, event)) {
@@ -92,7 +92,7 @@ fn release(to: Strategy) -> Deed {
     Deed::Release(Box::new(Release { kind: KIND, key, uid: "w".into(), resource_version: "9".into(), to }))
 }
 
-/// What it is released to half a minute after nobody looks after it any more.
+/// The release half a minute after the rollout is gone, and the reason of its event.
 fn released(scene: &mut Scene, holds: bool) -> (Deed, &'static str) {
     assert_eq!(scene.at(29, Event::Tick), []);
     let asks = scene.does(31);
@@ -111,7 +111,7 @@ fn released(scene: &mut Scene, holds: bool) -> (Deed, &'static str) {
 fn it_is_released_to_its_own_controller() {
     let mut scene = Scene::new(vec![parked("3")], Vec::new());
     assert_eq!(released(&mut scene, true), (release(Strategy::Partition(3)), RELEASED));
-    // By its strategy, it is released already.
+    // Its strategy is already that of a released workload.
     let mut scene = Scene::new(vec![parked("3")], Vec::new());
     assert_eq!(released(&mut scene, false).0, release(Strategy::AsIs));
     // Its rollout leaves changes of the template to its own controller.
@@ -119,7 +119,7 @@ fn it_is_released_to_its_own_controller() {
     assert_eq!(released(&mut scene, true).0, release(Strategy::Partition(3)));
 }
 
-/// The watch may show that it is released before the answer comes.
+/// The watch may show the release before the answer comes.
 #[test]
 fn what_was_done_is_told_though_the_watch_was_faster() {
     let mut scene = Scene::new(vec![parked("3")], Vec::new());
@@ -128,7 +128,7 @@ fn what_was_done_is_told_though_the_watch_was_faster() {
     assert_eq!(scene.at(32, Event::Parked(KIND, Watch::Gone(parked("3")))), []);
     let told = scene.at(32, done_event(deed, Done::Effected));
     assert!(matches!(&told[..], [Action::Emit(note)] if note.reason == RELEASED), "{told:?}");
-    // Of another park, nothing is remembered.
+    // Nothing is remembered for another park.
     assert_eq!(scene.at(40, Event::Parked(KIND, Watch::Upsert(parked("3")))), []);
     assert_eq!(scene.at(69, Event::Tick), []);
     assert!(matches!(scene.does(71), Deed::AskWorkload(_)));
@@ -141,7 +141,7 @@ fn one_whose_update_had_failed_is_left_to_its_user() {
     let mut scene = Scene::new(vec![parked("3")], vec![failed.clone()]);
     scene.at(0, Event::of(Watch::Gone(failed.clone())));
     assert_eq!(released(&mut scene, true), (release(Strategy::AsIs), LEFT_PARKED));
-    // A finalizer keeps it for a moment.
+    // A finalizer keeps the rollout for a moment.
     let mut scene = Scene::new(vec![parked("3")], vec![failed.clone()]);
     let deleted = Rollout { deleting: true, resource_version: "2".into(), ..failed };
     scene.at(0, Event::of(Watch::Upsert(deleted.clone())));
@@ -149,7 +149,7 @@ fn one_whose_update_had_failed_is_left_to_its_user() {
     assert_eq!(released(&mut scene, true), (release(Strategy::AsIs), LEFT_PARKED));
 }
 
-/// Its user has gone back to the template before, and its rollout was deleted before that Pod was back.
+/// The user went back to the previous template, and the rollout was deleted before that Pod was back.
 #[test]
 fn a_pod_with_something_of_another_revision_is_replaced() {
     let label = |name: &str| revision_hash(name);
@@ -187,7 +187,7 @@ fn a_pod_with_something_of_another_revision_is_replaced() {
     assert_eq!(deed, release(Strategy::Partition(3)));
 }
 
-/// That of a Deployment looks at no more than the template of the ReplicaSet.
+/// A Deployment's controller looks only at the template of the ReplicaSet.
 #[test]
 fn a_pod_that_its_controller_would_not_notice_keeps_it_parked() {
     let kind = TargetKind::Deployment;
@@ -230,7 +230,7 @@ fn a_pod_that_its_controller_would_not_notice_keeps_it_parked() {
             Next::Do(_) | Next::Look(_) => panic!(),
         }
         if strays {
-            // Somebody may have deleted the Pod.
+            // A user may have deleted the Pod.
             let again = left.next(Mono(40_000), &parked, &pods);
             assert!(matches!(again, Next::Do(Deed::AskWorkload(_))));
         }
@@ -248,7 +248,7 @@ fn a_rollout_that_is_made_again_in_time_goes_on() {
     scene.at(35, Event::of(Watch::Upsert(again.clone())));
     let later = scene.at(60, Event::Tick);
     assert!(!later.iter().any(|a| matches!(a, Action::Do { by, .. } if by.uid.is_empty())), "{later:?}");
-    // Nobody remembers how long it took.
+    // The time before does not count.
     scene.at(70, Event::of(Watch::Gone(again)));
     assert_eq!(scene.at(99, Event::Tick), []);
     assert!(matches!(scene.does(101), Deed::AskWorkload(_)));
@@ -270,7 +270,7 @@ fn what_is_refused_or_uncertain_is_tried_again() {
         assert_eq!(scene.does(again), asks);
         assert_eq!(scene.ends(again, Some((asks.clone(), read(true)))), deed);
     }
-    // The user has changed it since it was read.
+    // The user changed the workload after it was read.
     assert_eq!(scene.at(109, done_event(deed, Done::Conflict)), []);
     assert_eq!(scene.does(110), asks);
     assert_eq!(scene.at(110, Event::Parked(KIND, Watch::Upsert(parked("5")))), []);

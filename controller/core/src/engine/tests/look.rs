@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A request for a Pod that the watch has not shown, once it has had its time.
+/// A request for a Pod that the watch has not shown in time.
 fn late() -> (Bench, Vec<Action>) {
     let mut made = request("a", "web", 0);
     made.more.labels.insert(labels::POD_UID.to_owned(), pod("web").uid);
@@ -32,7 +32,7 @@ fn a_watch_that_is_behind_ends_no_request() {
     assert_eq!((key.name.as_str(), uid.as_str(), named.name.as_str()), ("a", "uid-a", "web"));
     assert_eq!(bench.step(Event::Tick), [], "one question at a time");
     assert_eq!(answered(&mut bench, Outcome::Written(pod("web").uid)), []);
-    // It is asked again, less and less often, for as long as the watch shows nothing.
+    // The API server is asked again, less and less often, while the watch shows nothing.
     for wait in [500, 1000, 2000] {
         assert_eq!(bench.wake_at(), Some(bench.now.after(Duration::from_millis(wait))));
         bench.now = bench.wake_at().unwrap();

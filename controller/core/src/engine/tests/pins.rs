@@ -1,4 +1,4 @@
-//! Images that are pinned: a write of them whose end nobody knows may take effect yet.
+//! Pinned images: a write with an unknown end may still take effect.
 
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
@@ -12,7 +12,7 @@ pub(super) fn pinnable() -> Pod {
     pod
 }
 
-/// The one write of a Pod among the actions: its version.
+/// The version of the Pod that the write of images requires.
 fn pins(actions: &[Action]) -> Option<&str> {
     actions.iter().find_map(|action| match action {
         Action::PatchPod { resource_version, change: PodChange::Images(_), .. } => Some(&**resource_version),
@@ -78,7 +78,7 @@ fn a_pin_cannot_take_effect_once_the_pod_is_another_version() {
 #[test]
 fn a_pin_that_is_refused_again_and_again_ends_the_request_with_the_words_of_the_refusal() {
     let mut bench = pinning(60);
-    // Nothing is told of waits meanwhile.
+    // No wait is reported meanwhile.
     bench.index.config.progress_after = Duration::from_mins(1);
     for _ in 1..4 {
         let refused = written(&mut bench, Outcome::Refused("no such right".into()));
@@ -95,7 +95,7 @@ fn a_pin_that_is_refused_again_and_again_ends_the_request_with_the_words_of_the_
     assert!(entry.message.ends_with("cannot be pinned: no such right"), "{}", entry.message);
 }
 
-/// Else it would take the other's pin for its own, and its Pod for drained (seed 324475).
+/// Otherwise it would take the other's pin for its own, and the Pod for drained (seed 324475).
 #[test]
 fn the_next_request_is_accepted_for_the_pod_that_the_pin_makes() {
     let mut bench = pinning(60);
@@ -108,7 +108,7 @@ fn the_next_request_is_accepted_for_the_pod_that_the_pin_makes() {
     assert!(next.iter().any(|a| status_write(a).is_some()), "{next:?}");
 }
 
-/// The API server would refuse it: a strategic merge patch reorders what it names (seed 216346).
+/// The API server would refuse another order: a strategic merge patch reorders what it names (seed 216346).
 #[test]
 fn images_are_changed_in_the_order_of_the_pods_containers() {
     let mut pod = pinnable();

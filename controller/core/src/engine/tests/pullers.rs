@@ -1,4 +1,4 @@
-//! Pods that were made for requests: their changes concern those, and what is left of them goes.
+//! Puller Pods: their changes concern their requests, and left-over Pods are deleted.
 
 use pitstop_api::image_update::{Phase as ImagePhase, PodImageUpdateStatus, Target};
 use serde_json::json;
@@ -67,7 +67,7 @@ fn an_event_of_such_a_pod_plans_its_request_alone() {
     bench.step(upsert(puller("no-such")));
     bench.step(upsert(pod("other")));
     assert_eq!(bench.index.planned(), before);
-    // A list that leaves it out.
+    // A list does not name the Pod.
     bench.step(upsert(puller("a")));
     bench.step(Event::Pods(Watch::list(vec![pod("web")])));
     assert!(bench.index.planned() > before + 1);
@@ -81,7 +81,7 @@ fn what_is_left_of_a_request_that_is_over_and_through_is_deleted() {
     assert_eq!(swept(&listed), [("a", "uid-pitstop-pull-uid-a")]);
     let late = bench.step(upsert(puller("b")));
     assert_eq!(swept(&late), [("b", "uid-pitstop-pull-uid-b")]);
-    // In vain: later again.
+    // The deletion fails; it is tried again later.
     let by = Object::new(image::ID, ObjectKey::new("shop", "b"), "uid-b");
     let deed = Box::new(Deed::AskNode("node1".into()));
     bench.step(Event::DeedDone { by, deed, done: Done::Refused("no".into()) });

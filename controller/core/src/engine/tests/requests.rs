@@ -6,7 +6,7 @@ fn key() -> ObjectKey {
     ObjectKey::new("shop", "a")
 }
 
-/// Accepted, with its order in the book.
+/// An accepted request, with its order in the book.
 fn at_work() -> Bench {
     let bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
@@ -82,7 +82,7 @@ fn a_conflict_that_the_watch_does_not_explain_is_tried_again() {
 fn one_request_of_a_pod_goes_first_and_is_not_overtaken() {
     let mut bench = Bench::new(vec![pod("web")], Vec::new());
     let accept = only(bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 5)))));
-    // Of the same second, with a smaller name, and seen before the acceptance is stored.
+    // Created in the same second, with a smaller name, and seen before the acceptance is stored.
     bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 5));
     bench.requests.insert(ObjectKey::new("shop", "b"), request("b", "web", 5));
     let queue = bench.step(Event::of::<Request>(Watch::Upsert(request("a", "web", 5))));

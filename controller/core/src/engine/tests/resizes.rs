@@ -1,4 +1,4 @@
-//! Resizes beside requests.
+//! Resizes, and the restarts that they make.
 
 use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed};
 use pitstop_api::quantity::Resources;
@@ -29,12 +29,12 @@ pub(super) fn resize(name: &str, created: i64, cpu: &str) -> Resize {
     }
 }
 
-/// A resize that leads to these actions.
+/// Creates the resize. Returns the actions.
 pub(super) fn begin(bench: &mut Bench, resize: &Resize) -> Vec<Action> {
     bench.step(Event::of::<Resize>(Watch::Upsert(resize.clone())))
 }
 
-/// The status that is written.
+/// The status that the action writes.
 pub(super) fn status(action: &Action) -> &PodResizeStatus {
     let Action::Write { write: Write::Status { status: Status::Resize(status), .. }, .. } = action else {
         panic!("{action:?}")
@@ -88,7 +88,7 @@ fn told(bench: &mut Bench, resize: &Resize, done: Done) -> Vec<Action> {
     bench.step(Event::DeedDone { by, deed: Box::new(deed), done })
 }
 
-/// A resize that asks for a restart, up to that.
+/// A resize that asks for a restart, and the action that creates it.
 fn to_restart(bench: &mut Bench) -> (Resize, Action) {
     let mut grow = resize("grow", 0, "300m");
     grow.spec.restart = Some(Restart::Always);
@@ -204,7 +204,7 @@ fn a_resize_runs_through() {
     assert!(matches!(tidy, Action::WriteOrders { orders, .. } if orders.is_empty()));
 }
 
-/// One may have been withdrawn, and the answer to it be stored still.
+/// An order may have been withdrawn, and its answer may still be stored.
 #[test]
 fn no_order_to_verify_has_the_number_of_one_before() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -224,7 +224,7 @@ fn no_order_to_verify_has_the_number_of_one_before() {
     assert_eq!(orders[0].id, "uid-grow/app/8");
 }
 
-/// Whether it was stored, the same write again tells: nothing is taken for undone meanwhile.
+/// Repeating the write shows whether it was stored; until then, the change may have been made.
 #[test]
 fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -244,7 +244,7 @@ fn a_patch_of_unknown_end_is_sent_again_before_the_request_may_end() {
     assert!(status(&back).restoring.is_some(), "now that it is known, it is taken back");
 }
 
-/// A conflict says that the Pod was changed, perhaps by the write whose end nobody knows: the watch will tell.
+/// A conflict says that the Pod was changed, perhaps by the write with the unknown end; the watch will show it.
 #[test]
 fn a_conflict_after_an_unknown_end_says_nothing_of_that() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -268,7 +268,7 @@ fn a_conflict_after_an_unknown_end_says_nothing_of_that() {
     assert!(status(&back).restoring.is_some(), "it had, and is taken back");
 }
 
-/// What came of a dry run that a request sent while it waits for its turn.
+/// The dry run of a waiting request ends with this outcome.
 fn tried(bench: &mut Bench, trial: &Action, outcome: Outcome<()>) -> Vec<Action> {
     let Action::PatchPod { key, uid, change: PodChange::Resources(sizing), .. } = trial else {
         panic!("{trial:?}")
@@ -277,7 +277,7 @@ fn tried(bench: &mut Bench, trial: &Action, outcome: Outcome<()>) -> Vec<Action>
     bench.step(Event::PodTried { key: key.clone(), uid: uid.clone(), outcome })
 }
 
-/// An earlier resize whose change the kubelet has yet to make, and the trial of a later one.
+/// An earlier resize whose change the kubelet has not made yet, and the dry run of a later one.
 fn overtaken(bench: &mut Bench) -> (Resize, Resize, Action) {
     let (mut early, late) = (resize("early", 0, "300m"), resize("late", 1, "400m"));
     let accept = only(begin(bench, &early));
@@ -289,7 +289,7 @@ fn overtaken(bench: &mut Bench) -> (Resize, Resize, Action) {
     (early, late, trial)
 }
 
-/// The earlier one puts back what it has changed, and the later one begins from there.
+/// The earlier one restores the original resources, and the later one begins from there.
 #[test]
 fn a_later_resize_takes_the_place_of_an_earlier_one_once_it_is_seen_to_be_possible() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -323,12 +323,12 @@ fn a_later_resize_that_would_be_refused_waits_for_the_end_of_the_earlier_one() {
     done.resource_version = "900".into();
     done.containers[0].resources.cpu_limit = Some(300);
     done.containers[0].status.as_mut().unwrap().actual = Some(done.containers[0].resources);
-    // The own write comes by first.
+    // The watch shows our own write first.
     let own = bench.index.pods.read(&done.key).unwrap().into_owned();
     bench.step(Event::Pods(Watch::Upsert(own)));
     let verifies = only(bench.step(Event::Pods(Watch::Upsert(done))));
     assert!(matches!(verifies, Action::WriteOrders { .. }), "the earlier one goes on: {verifies:?}");
-    // What a trial was told is not the last word.
+    // The refusal of a dry run is not final.
     let next = bench.step(Event::of::<Resize>(Watch::Gone(early)));
     let accept = next
         .into_iter()
@@ -345,7 +345,7 @@ fn a_later_resize_that_would_be_refused_waits_for_the_end_of_the_earlier_one() {
     assert!(status(&end).conditions.iter().any(|c| c.reason == "Quota"), "{end:?}");
 }
 
-/// One goes ahead, whatever their names are; the other one is not resolved before it has ended.
+/// The earlier one begins, whatever the names; the other one is not resolved before it has ended.
 #[test]
 fn of_two_that_come_together_the_earlier_one_begins() {
     for (first, second) in [("a", "b"), ("b", "a")] {
@@ -367,7 +367,7 @@ fn of_two_that_come_together_the_earlier_one_begins() {
     }
 }
 
-/// Of two dry runs, each gets its own answer.
+/// Each of two dry runs gets its own answer.
 #[test]
 fn a_dry_run_gets_no_answer_of_another_one() {
     for (first, second) in [("a", "b"), ("b", "a")] {
@@ -395,7 +395,7 @@ fn a_dry_run_gets_no_answer_of_another_one() {
     }
 }
 
-/// Another process may have ended it: what this one knows is confirmed by a write first.
+/// Another process may have ended it, so a write first confirms what this one knows.
 #[test]
 fn a_new_leader_confirms_a_resize_before_it_changes_the_pod() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -412,7 +412,7 @@ fn a_new_leader_confirms_a_resize_before_it_changes_the_pod() {
     assert!(is_patch(&only(written(&mut next, &mut grow, &confirm))));
 }
 
-/// What it asks next has a number of its own: the answer to the question before may still be there.
+/// Its next question has a new number: the answer to the question before may still be stored.
 #[test]
 fn a_new_leader_lets_a_question_stand_until_it_asks_another() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());

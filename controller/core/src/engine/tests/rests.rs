@@ -1,4 +1,4 @@
-//! Requests that are over and through: nothing but their deletion is left of them.
+//! Resting requests: they have ended, and only their deletion is left.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn done(ttl: Option<i32>) -> Request {
     bench.requests[&ObjectKey::new("shop", "a")].clone()
 }
 
-/// What a process knows that finds so many there that have ended.
+/// A process that finds `many` ended requests.
 fn finds(many: usize, ttl: Option<i32>) -> Bench {
     let done = done(ttl);
     assert!(done.completed());
@@ -71,7 +71,7 @@ fn they_are_deleted_in_time_however_often_the_watch_begins_anew() {
     assert_eq!(bench.index.stores.recreates.resting.len(), 2);
 }
 
-/// Another one of that name is a new request.
+/// An object with the same name and another UID is a new request.
 #[test]
 fn one_that_is_made_anew_is_carried_out() {
     let mut bench = finds(1, None);
@@ -83,7 +83,7 @@ fn one_that_is_made_anew_is_carried_out() {
     assert!(bench.index.stores.recreates.resting.is_empty());
 }
 
-/// The watch may show an older state once more, in which the request had not ended.
+/// The watch may show an older state again, in which the request had not ended.
 #[test]
 fn one_rests_once_the_watch_has_shown_its_end() {
     let mut bench = Bench::new(vec![pod("web")], vec![request("a", "web", 0)]);
@@ -105,7 +105,7 @@ fn one_rests_once_the_watch_has_shown_its_end() {
     assert_eq!(bench.index.stores.recreates.resting.len(), 1);
 }
 
-/// A leader that begins would else keep every request and every Pod whole until the last list is complete.
+/// Otherwise a new leader would keep every request and every Pod whole until the last list is complete.
 #[test]
 fn they_rest_while_their_list_still_comes() {
     let done = done(Some(60));
@@ -145,7 +145,7 @@ fn those_that_no_part_of_a_list_names_are_gone_when_the_last_one_has_come() {
     }
 }
 
-/// What belongs to another request does not rest.
+/// A request with an owner does not rest.
 #[test]
 fn what_has_ended_keeps_no_pod_awake() {
     let owner = Owner { kind: "PodResize".into(), name: "bigger".into(), uid: "uid-bigger".into() };

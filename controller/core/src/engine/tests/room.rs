@@ -1,10 +1,10 @@
-//! What is under way at a time, as the engine begins it.
+//! How many actions the engine has under way at a time.
 
 use super::*;
 
 const BOOKS: &str = "";
 
-/// Of which namespace that is whose answer is awaited, or of the books.
+/// The namespace whose room the action takes, or the books.
 fn of(action: &Action) -> Option<&str> {
     match action {
         Action::Emit(_) | Action::Count(_) => None,
@@ -16,7 +16,7 @@ fn of(action: &Action) -> Option<&str> {
     }
 }
 
-/// Many requests of one namespace and one of another, each for a Pod of its own, on nodes that take turns.
+/// `many` requests of one namespace and one of another, each for its own Pod, on four nodes in turn.
 fn crowd(many: usize) -> (Bench, VecDeque<Action>) {
     let mut bench = Bench::empty();
     let place = |namespace: &str, name: String, i: usize| {
@@ -59,7 +59,7 @@ fn no_more_is_under_way_than_there_is_room_for_and_all_get_through() {
         }
         let known = accepted(&bench).len();
         let answer = match &action {
-            // Nothing is stored of the books: every write of one comes back as refused, and is tried again.
+            // No book is stored: every write of one fails, and is tried again.
             Action::WriteOrders { node, .. } => Event::NodeWorkWritten(node.clone(), Outcome::Retry),
             write => bench.write(write),
         };
@@ -73,7 +73,7 @@ fn no_more_is_under_way_than_there_is_room_for_and_all_get_through() {
     assert_eq!(order.len(), 101);
     let last = order.iter().position(|name| name == "last").unwrap();
     assert!(last <= 16, "it waits for nobody else's: {last}");
-    // The first ones came before anybody had to wait.
+    // The first ones came before any had to wait.
     let nodes: Vec<usize> = order[8..]
         .iter()
         .filter_map(|name| name.strip_prefix('p')?.parse::<usize>().ok())

@@ -1,4 +1,4 @@
-//! Whose silence the daemon's is: orders of one Pod go one after another, those of two side by side.
+//! Which order the daemon is silent about: orders of one Pod run one after another, those of two side by side.
 
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
@@ -61,7 +61,7 @@ fn a_daemon_that_still_stops_a_container_of_the_pod_is_not_silent_about_the_next
     assert_eq!(message(&bench, "b"), SILENT);
 }
 
-/// Nothing bounds how long a daemon that is away or hangs has an order.
+/// A daemon that is away or hangs may keep an order for any time.
 #[test]
 fn what_takes_longer_than_it_may_is_silence_about_the_next_order() {
     let mut first = request("a", "web", 0);
@@ -81,7 +81,7 @@ fn what_takes_longer_than_it_may_is_silence_about_the_next_order() {
     assert_eq!(message(&bench, "b"), SILENT);
 }
 
-/// What the book shows while the end is being written may call for the next order: nothing begins any more.
+/// While the end is being written, the book may call for the next order: nothing begins any more.
 #[test]
 fn nothing_is_ordered_while_the_end_is_being_written() {
     let mut pod = pod("web");
@@ -106,7 +106,7 @@ fn nothing_is_ordered_while_the_end_is_being_written() {
     assert!(ends.iter().any(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } if status.message == SILENT)));
     let empty = bench.book.clone().unwrap();
     bench.step(Event::NodeWorks(Watch::Upsert(empty)));
-    // Of an etcd that was restored: the daemon had carried out the first order.
+    // An etcd was restored: the daemon had carried out the first order.
     let status = pod.containers[0].status.as_mut().unwrap();
     (status.container_id, status.restart_count) = (format!("containerd://{:064x}", 2), 1);
     pod.resource_version = "2".into();

@@ -9,14 +9,14 @@ use super::*;
 use crate::engine::room::Turn;
 use crate::hold::admission::{Crowd, Survey, Surveyed};
 
-/// There is room.
+/// A turn that finds room.
 const LINE: (&Subject, Turn<'_>) = (&Subject::Node(String::new()), Turn::Book);
 
 fn cpu(request: i64) -> Resources {
     Resources { cpu_request: Some(request), ..Resources::default() }
 }
 
-/// A Pod with one container that asks for that much.
+/// A Pod with one container with that CPU request, in millicores.
 fn on(node: &str, name: &str, request: i64) -> Pod {
     let mut pod = pod(name);
     pod.uid = format!("pod-{name}");
@@ -26,7 +26,7 @@ fn on(node: &str, name: &str, request: i64) -> Pod {
     pod
 }
 
-/// A resize of a Pod, which has this in force when there is something.
+/// A resize of a Pod. `granted`: the CPU request in force, in millicores, if any.
 fn resize(name: &str, pod: &Pod, granted: Option<i64>) -> Resize {
     let spec = json!({"podRef": {"name": pod.key.name},
         "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}], "mechanism": "CRI"});
@@ -55,7 +55,7 @@ fn resize(name: &str, pod: &Pod, granted: Option<i64>) -> Resize {
     }
 }
 
-/// The book of a node whose daemon has given what was granted there.
+/// The book of a node whose daemon has given the granted resources.
 fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
     let held = resizes.iter().filter_map(|resize| {
         let target = resize.status.target.as_ref().filter(|target| target.node_name == node)?;
@@ -70,7 +70,7 @@ fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
     NodeWork { node: node.into(), uid: format!("book-{node}"), status, ..NodeWork::default() }
 }
 
-/// These Pods and resizes, which nobody has planned: what they lead to is another test's.
+/// An engine with these Pods and resizes, which are not planned: their plans are for other tests.
 fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
     let mut index = Engine::new(Config::default());
     index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
@@ -88,7 +88,7 @@ fn place() -> ObjectKey {
     ObjectKey::new("shop", "n1")
 }
 
-/// A survey that the resize wants came back.
+/// A survey that the resize wants ended.
 fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
     let _ = begin(index, now, resize);
     index.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { place: place(), outcome });
@@ -99,7 +99,7 @@ fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>
     index.survey(Mono(now), by, &resize.pod_key(), Mono(0), LINE)
 }
 
-/// For who has wanted it for long.
+/// The last survey, however old.
 fn last<'a>(index: &'a Engine, resize: &Resize) -> Option<&'a Surveyed> {
     index.last_survey(&resize.pod_key(), Mono(0))
 }
@@ -113,7 +113,7 @@ fn asked(index: &Engine, resize: &Resize) -> Option<i64> {
     crowd(index, resize).unwrap().asked.cpu_request
 }
 
-/// Two that can be resized there, and one on another node.
+/// Two resizes on the first node, and one on another.
 fn three() -> ([Resize; 3], Engine) {
     let pods = [on("n1", "web", 100), on("n1", "db", 100), on("n2", "far", 100)];
     let resizes = [0, 1, 2].map(|i| resize(&format!("grow-{i}"), &pods[i], None));
@@ -136,7 +136,7 @@ fn requests_for_pods_of_a_namespace_and_a_node_share_a_survey() {
     assert!(last(&index, &other).is_some() && last(&index, &far).is_none());
 }
 
-/// Its user may have made a quota just before the request, and after what was read for another one.
+/// Its user may have made a quota just before the request, and after the survey for another one.
 #[test]
 fn what_was_begun_before_a_request_was_known_does_not_count_for_it() {
     let ([one, late, _], mut index) = three();
@@ -262,7 +262,7 @@ fn what_others_of_the_namespace_were_granted_is_told() {
     );
 }
 
-/// Two that are decided upon at once must not both get the last room.
+/// Two requests that are decided at once must not both get the last room.
 #[test]
 fn nothing_is_known_while_another_one_is_being_accepted() {
     let web = on("n1", "web", 100);

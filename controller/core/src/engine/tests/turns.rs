@@ -46,7 +46,7 @@ fn accepts(action: &Action, name: &str) -> bool {
 fn a_restart_waits_for_a_resize_until_the_kubelet_is_done() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
     at_work(&mut bench, "grow", 5);
-    // Asked for earlier, and not begun.
+    // Created earlier, but not begun.
     asks(&mut bench, request("a", "web", 0));
     let message = "waits for its turn: PodResize shop/grow goes first";
     assert_eq!(told(&stored(&bench, "a").status), ("Queued", message));
@@ -54,7 +54,7 @@ fn a_restart_waits_for_a_resize_until_the_kubelet_is_done() {
     assert!(next.iter().any(|action| accepts(action, "a")), "{next:?}");
 }
 
-/// Memory that is in use keeps a resize for as long as it likes, and the restart may be what frees it.
+/// Memory in use can delay a resize for any time, and the restart may be what frees it.
 #[test]
 fn a_restart_waits_a_minute_for_a_resize_that_does_not_get_on() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -67,7 +67,7 @@ fn a_restart_waits_a_minute_for_a_resize_that_does_not_get_on() {
     assert!(bench.step(Event::Tick).iter().any(|action| accepts(action, "a")));
 }
 
-/// It ends by its own times, and takes a restart for a crash of the new image.
+/// The update ends by its own times, and takes a restart for a crash of the new image.
 #[test]
 fn a_restart_waits_for_an_image_update_for_as_long_as_that_takes() {
     let web = pod("web");
@@ -105,7 +105,7 @@ fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
     let message = "waits for its turn: ContainerRecreateRequest shop/a goes first";
     assert_eq!(waits(status(waiting)), ("Queued", message));
     bench.acknowledge();
-    // Another instance runs, and is not ready: that may take as long as it likes, and need more memory.
+    // Another instance runs, but is not ready: that may take any time, and need more memory.
     let mut pod = sizable();
     let app = pod.containers[0].status.as_mut().unwrap();
     (app.container_id, app.restart_count, app.ready) = (format!("containerd://{:064x}", 2), 1, false);
@@ -117,7 +117,7 @@ fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
     assert_eq!(bench.phase("a"), Some(Phase::Recreating));
 }
 
-/// The instance that has taken its place may be the next one that it stops.
+/// The restart may still stop the instance that has taken the container's place.
 #[test]
 fn a_resize_waits_for_a_forced_restart_whose_container_has_ended_by_itself() {
     for forced in [true, false] {
@@ -141,7 +141,7 @@ fn a_resize_waits_for_a_forced_restart_whose_container_has_ended_by_itself() {
     }
 }
 
-/// What the watch did not show when a change was sent must not be sent beside a restart.
+/// A resize that was accepted before the watch showed a restart must not be sent beside it.
 #[test]
 fn an_accepted_resize_sends_nothing_beside_a_restart_that_has_begun() {
     let mut bench = Bench::new(vec![sizable()], vec![request("a", "web", 0)]);
@@ -155,7 +155,7 @@ fn an_accepted_resize_sends_nothing_beside_a_restart_that_has_begun() {
     assert!(!bench.step(Event::Tick).iter().any(is_patch), "and it goes on waiting");
 }
 
-/// The answer to a dry run concerns that one, though others only ask, too.
+/// The answer to a dry run concerns that one, though others exist, too.
 #[test]
 fn what_comes_of_a_dry_run_ends_it_though_it_is_not_the_first() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -235,7 +235,7 @@ fn outlived(pod: Pod) -> Bench {
 #[test]
 fn a_stop_is_told_as_long_as_its_order_stands() {
     let mut bench = outlived(pod("web"));
-    // The grace and a minute are over.
+    // The grace period and a minute are over.
     bench.now = Mono(90_000);
     let overdue = bench.step(Event::Tick);
     assert_eq!(bench.orders(), 1);
@@ -243,7 +243,7 @@ fn a_stop_is_told_as_long_as_its_order_stands() {
     let told = bench.restarted("web");
     bench.all(told);
     assert!(stored(&bench, "a").status.container_recreate_states[0].is_killed);
-    // Once it has gone, nothing is left of the request but itself.
+    // Once the order is gone, only the request itself is left.
     bench.now = Mono(100_000);
     let tidy = bench.step(Event::Tick);
     bench.all(overdue);
@@ -256,7 +256,7 @@ fn a_stop_is_told_as_long_as_its_order_stands() {
     );
 }
 
-/// 300 requests wait for one Pod, and 300 for it have ended: an event concerns those that are at work or next.
+/// 300 requests for one Pod wait, and 300 have ended: an event concerns only those at work or next.
 #[test]
 fn an_event_plans_what_it_concerns_however_many_wait_or_have_ended() {
     let mut counts = Vec::new();
@@ -324,12 +324,12 @@ fn each_of_many_that_wait_for_a_pod_is_written_a_few_times_at_most() {
         }
     }
     assert!(bench.requests.values().all(Request::completed));
-    // Its acceptance and its end. That it waits is written once, of few of so many.
+    // Each has its acceptance and its end written. Few of so many also report their wait, once.
     assert!(writes.values().all(|times| *times <= 3), "{writes:?}");
     assert!(writes.values().sum::<u32>() <= 2 * 40 + 4, "{writes:?}");
 }
 
-/// Its daemon is away, so nothing else happens with the Pod that would wake the resize.
+/// The daemon is away, so no other event of the Pod would wake the resize.
 #[test]
 fn a_resize_begins_when_the_stop_that_outlived_its_request_is_given_up() {
     let mut bench = outlived(sizable());
@@ -339,14 +339,14 @@ fn a_resize_begins_when_the_stop_that_outlived_its_request_is_given_up() {
     let waiting = only(bench.step(Event::Tick));
     assert_eq!(waits(status(&waiting)).0, "Queued");
     written(&mut bench, &mut grow, &waiting);
-    // The grace and a minute are over.
+    // The grace period and a minute are over.
     bench.now = Mono(90_000);
     let given_up = bench.step(Event::Tick);
     let accepted = |a: &Action| matches!(a, Action::Write { write: Write::Status { status: Status::Resize(status), .. }, .. } if status.target.is_some());
     assert!(given_up.iter().any(accepted), "{given_up:?}");
 }
 
-/// The watch shows the new Pod before the answer to the write of the old one, which tells it nothing.
+/// The watch shows the new Pod before the answer to the write of the old one, which does not concern it.
 #[test]
 fn a_pod_that_replaced_one_with_a_write_under_way_can_be_written_to() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
@@ -359,7 +359,7 @@ fn a_pod_that_replaced_one_with_a_write_under_way_can_be_written_to() {
     assert!(matches!(&tries, Action::PatchPod { uid, .. } if uid == "other"), "{tries:?}");
 }
 
-/// What is said of a request that was deleted says nothing of another one of its name.
+/// An answer about a deleted request does not concern a new one with the same name.
 #[test]
 fn the_answer_to_a_dry_run_of_a_deleted_request_is_not_taken_for_one_of_the_next() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());

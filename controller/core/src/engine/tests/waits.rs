@@ -1,4 +1,4 @@
-//! Who tells that it waits: in a short storm few, in a long wait all.
+//! Which requests report their wait: few in a short storm, all in a long wait.
 
 use super::*;
 use crate::time::earliest;
@@ -6,17 +6,17 @@ use crate::time::earliest;
 /// Requests that name one Pod.
 struct Storm {
     bench: Bench,
-    /// How many there are to be, and how many there are.
+    /// Number of requests: in all, and made so far.
     all: u64,
     made: u64,
-    /// Milliseconds from one to the next, and from the acceptance of one to when its container runs anew; absent for never.
+    /// Milliseconds from one request to the next, and from an acceptance until the new container runs; None: never.
     apart: u64,
     takes: Option<u64>,
-    /// When the one that is at work is served.
+    /// When the request at work is served.
     served_at: Option<Mono>,
     restarts: u64,
     ended: u64,
-    /// Writes that tell of a wait: when each, and since when its request had been waiting.
+    /// Writes that report a wait: when, and since when the request had been waiting.
     told: Vec<(Mono, Mono)>,
 }
 
@@ -35,7 +35,7 @@ impl Storm {
         Mono(number * self.apart)
     }
 
-    /// Goes on until then, or until all have ended.
+    /// Runs until `end`, or until all have ended.
     fn until(&mut self, end: Mono) {
         while self.ended < self.all {
             let arrives = (self.made < self.all).then(|| self.made_at(self.made));
@@ -96,7 +96,7 @@ impl Storm {
     }
 }
 
-/// Only those that came while few waited.
+/// Only requests that came while few waited.
 #[test]
 fn in_a_storm_that_gets_on_few_tell_that_they_wait() {
     for (all, apart, takes, few) in [(900, 20, 100, 8), (3_000, 20, 100, 8), (3_000, 0, 190, 7)] {

@@ -1,4 +1,4 @@
-//! `LimitRange`s (the admission plugin `LimitRanger` of Kubernetes), in its words.
+//! `LimitRange`s, with the messages of the Kubernetes admission plugin `LimitRanger`.
 
 use pitstop_api::quantity::{Resource, Resources};
 
@@ -28,16 +28,16 @@ impl Bounded {
 pub struct Limit {
     /// What it bounds.
     pub of: Bounded,
-    /// The least that may be asked for, and be the limit.
+    /// The minimum for requests and limits.
     pub min: Amounts,
-    /// The most that may be asked for, and be the limit.
+    /// The maximum for requests and limits.
     pub max: Amounts,
-    /// How many times the request the limit may be at most, in thousandths.
+    /// The maximum ratio of limit to request, in thousandths.
     pub max_ratio: Amounts,
 }
 
-/// What a change breaks, as a sentence. Only the resources of a container, or of the whole Pod, that it changes are looked
-/// at: what is there already has been admitted, or came before the `LimitRange`.
+/// What a change violates, as a sentence. Only resources of a container or of the whole Pod that change are judged. The
+/// others were admitted, or are older than the `LimitRange`.
 pub(super) fn broken(
     pod: &Pod,
     before: impl Fn(&Container) -> Resources,
@@ -104,7 +104,7 @@ impl Limit {
             (None, _) => "no request is specified or request is 0".to_owned(),
             (_, None) => "no limit is specified or limit is 0".to_owned(),
             (Some(request), Some(limit)) => {
-                // In thousandths, as the ratio that is allowed.
+                // In thousandths, like the allowed ratio.
                 if i128::from(limit) * 1000 <= i128::from(max) * i128::from(request) {
                     return None;
                 }

@@ -1,7 +1,8 @@
-//! Whether a resize may be that the API server and the kubelet never see: by the rules by which they would admit it.
+//! Applies the admission rules of the API server and the kubelet to a resize that they never see.
 //!
-//! `qos` keeps the quality of service, `limits` holds `LimitRange`s, `quota` `ResourceQuota`s, `room` the node. Only what a
-//! request changes is judged, and of quotas and room only what it lets grow: what is in force is admitted already.
+//! `qos` keeps the quality of service, `limits` applies `LimitRange`s, `quota` `ResourceQuota`s, `room` the node's
+//! capacity. Only what a request changes is judged; for quotas and room, only what grows. What is in force is admitted
+//! already.
 
 mod limits;
 mod qos;
@@ -25,21 +26,21 @@ use crate::pod::{Container, Pod};
 use crate::time::Mono;
 use room::Room;
 
-/// The Pod's node does not resize so.
+/// Reason: the Pod's node cannot resize it this way.
 pub const UNSUPPORTED: &str = "Unsupported";
-/// Such containers cannot be resized.
+/// Reason: such containers cannot be resized.
 pub const CONTAINER: &str = "UnsupportedContainer";
-/// What bounds the Pod is read.
+/// Reason: the controller reads what bounds the Pod.
 pub const ADMITTING: &str = "Admitting";
-/// The node has no room now.
+/// Reason: the node has no room now.
 pub const NODE_BUSY: &str = "NodeBusy";
-/// How old what was read may be.
+/// Maximum age of a survey.
 pub const FRESH: Duration = Duration::from_secs(5);
 
-/// What bounds the Pods of a namespace and of a node, as the API server told it.
+/// What bounds the Pods of a namespace and of a node, as the API server reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Of all `LimitRange`s of the namespace: those of containers and of Pods.
+    /// The items of the namespace's `LimitRange`s for containers and for Pods.
     pub limits: Vec<Limit>,
     /// The `ResourceQuota`s of the namespace.
     pub quotas: Vec<Quota>,
@@ -47,7 +48,7 @@ pub struct Survey {
     pub allocatable: Amounts,
 }
 
-/// An amount of each resource: millicores, bytes. Absent: nothing is said.
+/// An amount of each resource: millicores, bytes. None: not specified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// CPU.
@@ -57,7 +58,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// That of one resource.
+    /// The amount of one resource.
     pub fn of(self, resource: Resource) -> Option<i64> {
         match resource {
             Resource::Cpu => self.cpu,
@@ -66,57 +67,57 @@ impl Amounts {
     }
 }
 
-/// What came of the last survey for a resize.
+/// Result of the last survey for a resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Surveyed {
-    /// When it began: what was there before that counts in it.
+    /// When it began. It includes what existed before.
     pub began: Mono,
-    /// When it came.
+    /// When it returned.
     pub at: Mono,
-    /// What was found; or why nothing was, as a sentence.
+    /// What it found; or why it found nothing, as a sentence.
     pub result: Result<Survey, String>,
 }
 
-/// What other Pods take of what a survey bounds.
+/// What other Pods use of the surveyed amounts.
 #[derive(Clone, Debug, Default)]
 pub struct Crowd<'a> {
-    /// What the other Pods of the node ask for, each container the most of its spec and of what is in force.
+    /// What the node's other Pods request. Each container counts with the larger of its spec and what is in force.
     pub asked: Resources,
-    /// Other Pods of the namespace that have more than their specs say.
+    /// Other Pods of the namespace with more than their specs.
     pub granted: Vec<Granted<'a>>,
 }
 
-/// A Pod that has more than its spec says.
+/// A Pod with more than its spec.
 #[derive(Clone, Debug)]
 pub struct Granted<'a> {
     /// The Pod.
     pub pod: &'a Pod,
-    /// By how much; what is absent by nothing.
+    /// By how much; None is nothing.
     pub beyond: Resources,
 }
 
-/// What is to be admitted.
+/// The resize to admit.
 pub struct Question<'a> {
     /// The Pod.
     pub pod: &'a Pod,
     /// What its containers should have now.
     pub in_force: &'a dyn Fn(&Container) -> Resources,
-    /// The containers to resize, with all that each is to have. The others keep what is in force for them.
+    /// The containers to resize, with all amounts. The others keep what is in force.
     pub wanted: &'a [(&'a str, Resources)],
-    /// What bounds it.
+    /// What bounds the Pod.
     pub survey: &'a Survey,
-    /// What others take of that.
+    /// What other Pods use of that.
     pub crowd: &'a Crowd<'a>,
 }
 
-/// Whether it may be.
+/// Whether the resize is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may.
+    /// It is allowed.
     Admitted,
     /// The node has no room now.
     Busy(String),
-    /// It may not, and no waiting helps.
+    /// It is not allowed, and waiting does not help.
     Refused {
         /// How the request ends.
         phase: Phase,
@@ -133,7 +134,7 @@ impl Verdict {
     }
 }
 
-/// Decides.
+/// Decides whether the resize is allowed.
 pub fn admit(question: &Question<'_>) -> Verdict {
     let Question { pod, survey, crowd, .. } = question;
     let spec = |container: &Container| container.resources.effective();
@@ -167,7 +168,7 @@ pub fn admit(question: &Question<'_>) -> Verdict {
     if let Some(text) = quota::exceeded(pod, &sizes, &survey.quotas, &crowd.granted) {
         return Verdict::failed("Quota", &text);
     }
-    // The scheduler knows the spec alone, and goes by it.
+    // The scheduler only knows the spec.
     let counted = |of: &dyn Fn(&Container) -> Resources| asks(pod, |c| most(&spec(c), &of(c)));
     let sizes = Sizes { before: counted(&before), after: counted(&after), ..sizes };
     match room::room(&sizes, &crowd.asked, survey.allocatable) {
@@ -180,7 +181,7 @@ pub fn admit(question: &Question<'_>) -> Verdict {
     }
 }
 
-/// What is said of a Pod that would be of another quality of service, if its containers had what `after` says.
+/// Message if the QoS class of the Pod would change when its containers have what `after` returns.
 pub(crate) fn other_class(pod: &Pod, after: impl Fn(&Container) -> Resources) -> Option<String> {
     let (class, then) =
         (qos::class(pod, |container| container.resources.effective()), qos::class(pod, after));
@@ -192,12 +193,12 @@ pub(crate) fn other_class(pod: &Pod, after: impl Fn(&Container) -> Resources) ->
     })
 }
 
-/// The Pod is of the class whose whole CPUs the kubelet's static manager gives away.
+/// Whether the Pod is Guaranteed: the kubelet's static CPU manager gives such Pods whole CPUs.
 pub(super) fn guaranteed(pod: &Pod) -> bool {
     qos::class(pod, |container| container.resources.effective()) == qos::Class::Guaranteed
 }
 
-/// What a whole Pod asks for and may use, overhead included.
+/// Requests and limits of a whole Pod, overhead included.
 struct Sizes {
     /// By its spec.
     spec: Resources,
@@ -207,8 +208,8 @@ struct Sizes {
     after: Resources,
 }
 
-/// What the scheduler and quotas count for a Pod whose containers have what `of` says: its own resources where it has
-/// any, and its overhead.
+/// What the scheduler and quotas count for a Pod whose containers have what `of` returns: Pod-level resources if set,
+/// and overhead.
 pub(crate) fn asks(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let sum = sum(pod, of);
     let level = pod.pod_level.as_deref().map(|own| own.effective()).unwrap_or_default();
@@ -227,12 +228,12 @@ pub(crate) fn asks(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources
     }
 }
 
-/// What the containers ask for and may use together.
+/// Requests and limits of the containers together.
 fn sum(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     cgroup::sum(&parts(pod, of))
 }
 
-/// The most that is asked for of either; limits do not count.
+/// The larger of each request. Limits do not count.
 pub(crate) fn most(one: &Resources, other: &Resources) -> Resources {
     let (one, other) = (one.effective(), other.effective());
     Resources {
@@ -242,7 +243,7 @@ pub(crate) fn most(one: &Resources, other: &Resources) -> Resources {
     }
 }
 
-/// By how much one is more than the other, each amount for itself and none below zero.
+/// By how much `more` exceeds `than`, for each amount, and never below zero.
 pub(crate) fn beyond(more: &Resources, than: &Resources) -> Resources {
     let beyond = |more: Option<i64>, than: Option<i64>| {
         Some(more.unwrap_or_default().saturating_sub(than.unwrap_or_default()).max(0)).filter(|by| *by > 0)
@@ -255,7 +256,7 @@ pub(crate) fn beyond(more: &Resources, than: &Resources) -> Resources {
     }
 }
 
-/// Request and limit of one resource.
+/// Request and limit for one resource.
 fn pair(resources: &Resources, resource: Resource) -> (Option<i64>, Option<i64>) {
     match resource {
         Resource::Cpu => (resources.cpu_request, resources.cpu_limit),

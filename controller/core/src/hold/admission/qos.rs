@@ -7,7 +7,7 @@ use pitstop_api::quantity::{Resource, Resources};
 use super::{kind, pair};
 use crate::pod::{Container, Pod};
 
-/// The class of a Pod, by which the kubelet places its cgroup and the kernel picks whom to kill.
+/// The class of a Pod. The kubelet places its cgroup by it, and the kernel picks what to kill by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Guaranteed,
@@ -25,7 +25,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// The class of a Pod whose containers have what `of` says. Its own resources come before theirs.
+/// The class of a Pod whose containers have what `of` returns. Pod-level resources come before theirs.
 pub(super) fn class(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Class {
     let own = pod.pod_level.as_deref().map(|own| own.effective());
     let all: Vec<Resources> = match own {

@@ -1,4 +1,4 @@
-//! `ResourceQuota`s (the admission plugin of that name of Kubernetes), in its words.
+//! `ResourceQuota`s, with the messages of the Kubernetes admission plugin of that name.
 
 use pitstop_api::quantity::{Resource, Resources};
 
@@ -10,9 +10,9 @@ use crate::pod::Pod;
 pub struct Quota {
     /// `metadata.name`.
     pub name: String,
-    /// Which Pods it counts: those that match all of them. One that is not known is not here, so that it matches.
+    /// A Pod counts if it matches all scopes. An unknown scope is left out, so it matches.
     pub scopes: Vec<Scope>,
-    /// What it bounds of CPU and memory.
+    /// What it bounds: CPU and memory.
     pub bounds: Vec<QuotaBound>,
 }
 
@@ -31,18 +31,18 @@ pub enum Scope {
     PriorityNotIn(Vec<String>),
 }
 
-/// What a quota bounds.
+/// One bound of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaBound {
-    /// What.
+    /// What it counts.
     pub counted: Counted,
     /// `status.hard`: millicores or bytes.
     pub hard: i64,
-    /// `status.used`; absent while Kubernetes has not counted.
+    /// `status.used`, in the same unit. None until Kubernetes has counted.
     pub used: Option<i64>,
 }
 
-/// What of Pods a quota counts.
+/// What a quota counts of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Counted {
     /// `cpu`, which is `requests.cpu`.
@@ -82,7 +82,7 @@ impl Counted {
         }
     }
 
-    /// The resource.
+    /// The resource that it counts.
     pub fn resource(self) -> Resource {
         match self {
             Self::Cpu | Self::LimitsCpu | Self::RequestsCpu => Resource::Cpu,
@@ -101,9 +101,9 @@ impl Counted {
     }
 }
 
-/// The first quota that a change exceeds, as a sentence.
+/// The first quota that a change exceeds, as a sentence. None if it exceeds none.
 ///
-/// Kubernetes counts the specs of Pods. What is granted beyond them, here and to others, comes on top.
+/// Kubernetes counts the specs of Pods. What is granted beyond them, to this Pod and others, is added.
 pub(super) fn exceeded(
     pod: &Pod,
     sizes: &Sizes,

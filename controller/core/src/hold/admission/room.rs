@@ -1,13 +1,13 @@
-//! Whether a node has room for what a Pod asks for, in the kubelet's words.
+//! Whether a node has room for a Pod's requests, with the kubelet's messages.
 
 use pitstop_api::quantity::{Resource, Resources};
 
 use super::{Amounts, Sizes, pair};
 
-/// Whether there is room.
+/// Whether the node has room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// There is.
+    /// It has enough.
     Enough,
     /// Not now.
     Later(String),
@@ -15,11 +15,11 @@ pub(super) enum Room {
     Never(String),
 }
 
-/// Whether there is room for what a Pod asks for, beside what the others of its node do. Only what grows takes any.
+/// Whether the node has room for a Pod's requests beside its other Pods. Only what grows needs room.
 pub(super) fn room(sizes: &Sizes, others: &Resources, allocatable: Amounts) -> Room {
     let request = |of: &Resources, resource: Resource| pair(of, resource).0.unwrap_or_default();
     let grows = |r: &Resource| request(&sizes.after, *r) > request(&sizes.before, *r);
-    // As the kubelet shows them: bare millicores, bytes.
+    // Units as in the kubelet's messages: bare millicores, bytes.
     let checks = Resource::ALL.into_iter().filter(grows).map(|resource| {
         let (requested, used) = (request(&sizes.after, resource), request(others, resource));
         match allocatable.of(resource) {

@@ -1,4 +1,4 @@
-//! Each rule by itself, and what holds of all of them.
+//! Each rule by itself, and properties of all rules.
 
 use proptest::prelude::*;
 
@@ -40,7 +40,7 @@ fn survey() -> Survey {
     Survey { allocatable: Amounts { cpu: Some(4000), memory: Some(1024 * MI) }, ..Survey::default() }
 }
 
-/// What is wanted of `app`, with nothing in force but the spec.
+/// Asks for `wanted` for `app`. Only the spec is in force.
 fn ask(pod: &Pod, wanted: Resources, survey: &Survey, crowd: &Crowd<'_>) -> Verdict {
     admit(&Question { pod, in_force: &|c| c.resources, wanted: &[("app", wanted)], survey, crowd })
 }
@@ -192,7 +192,7 @@ fn a_limit_range_bounds_a_pod_with_all_its_containers() {
     assert_eq!(ask(&web(), wanted(300), &survey, &Crowd::default()), Verdict::Admitted);
 }
 
-/// Kubernetes itself judges all of a Pod again (kubernetes/kubernetes#142171).
+/// Kubernetes itself judges the whole Pod again (kubernetes/kubernetes#142171).
 #[test]
 fn a_limit_range_that_came_later_says_nothing_of_what_stays() {
     let survey = limited(Limit { max: cpu(150), min: memory(65 * MI), ..limit(Bounded::Container) });
@@ -230,7 +230,7 @@ fn a_quota_counts_what_grows() {
         let enough = quota(vec![bound(counted, 200 + amount, 200)]);
         assert_eq!(ask(&web(), wanted, &enough, &Crowd::default()), Verdict::Admitted);
     }
-    // What does not grow may be over its quota for long.
+    // What does not grow may exceed its quota.
     let over = quota(vec![
         bound(Counted::LimitsMemory, 0, 256 * MI),
         bound(Counted::Memory, 0, 128 * MI),
@@ -257,7 +257,7 @@ fn a_quota_counts_what_was_granted_beyond_the_specs() {
         cpu_limit: Some(1000),
         ..c.resources
     };
-    // 400m of specs, 300m and 200m beyond: 100m are left.
+    // Specs have 400m, and grants 300m and 200m beyond: 100m are left.
     let ask = |cpu| {
         let wanted = resources((cpu, 1000), (64 * MI, 128 * MI));
         admit(&Question {
@@ -308,7 +308,7 @@ fn a_quota_counts_the_pods_of_its_scopes() {
             assert_eq!(refused, counted, "{scopes:?} {:?}", pod.priority_class);
         }
     }
-    // What was granted to a Pod that the quota does not count is none of its business.
+    // A quota ignores what is granted to a Pod that it does not count.
     let beyond = Resources { cpu_request: Some(900), ..Resources::default() };
     let crowd = |pod| Crowd { granted: vec![Granted { pod, beyond }], ..Crowd::default() };
     let mut survey = quota(vec![bound(Counted::RequestsCpu, 1000, 200)]);
@@ -336,7 +336,7 @@ fn a_node_gives_what_the_others_leave() {
     );
     let both = resources((3901, 8000), (960 * MI, 960 * MI));
     assert_eq!(refusal(ask(&web(), both, &survey(), &crowd(0, MI))).0, "NodeCapacity", "before what may end");
-    // Limits and shrinking take no room, even where there is none.
+    // Limits and shrinking need no room, even on a full node.
     assert_eq!(ask(&web(), wanted(50), &survey(), &crowd(9000, 9000 * MI)), Verdict::Admitted);
     let unknown = Survey::default();
     assert_eq!(
@@ -351,7 +351,7 @@ fn a_node_gives_what_the_others_leave() {
     );
 }
 
-/// The scheduler goes by the spec, also where less is in force.
+/// The scheduler uses the spec, even if less is in force.
 #[test]
 fn room_up_to_the_spec_is_there_already() {
     let pod = web();

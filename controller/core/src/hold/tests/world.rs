@@ -1,4 +1,4 @@
-//! A Pod, its control groups, its book, and a daemon that does what it is ordered to.
+//! A Pod, its cgroups, its order book, and a daemon that obeys its orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::super::force::{Force, Wish, bounds, held_pod};
 use super::super::settle::{Holding, Settled, settle};
 use super::*;
 
-/// What the kernel has, and the book.
+/// The state of the kernel, and the book.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) pod: Option<Pod>,
@@ -22,7 +22,7 @@ pub(super) struct World {
     pub(super) cgroups: BTreeMap<String, Bounds>,
     /// The Pod's.
     pub(super) cgroup: Bounds,
-    /// The containers whose instances were given nothing since they restarted.
+    /// Containers whose instances were given nothing since they restarted.
     pub(super) restarted: BTreeSet<String>,
     pub(super) now: Mono,
     pub(super) placed: usize,
@@ -45,7 +45,7 @@ pub(super) fn answer(order_id: &str, state: AnswerState, reason: Option<AnswerRe
     }
 }
 
-/// What the daemon keeps of a container before it is given anything.
+/// The daemon's record of a container before it gives it anything.
 pub(super) fn record_of(order: &Order) -> HeldContainer {
     let (name, id) = (order.container.name.clone(), order.container.id.clone());
     HeldContainer { name, id, order: order.id.clone(), ..HeldContainer::default() }
@@ -111,12 +111,12 @@ impl World {
         self.answered.retain(|id, _| self.answers.iter().any(|answer| answer.order_id == *id));
     }
 
-    /// The daemon takes up the first order that it has not answered, and makes no headway with it.
+    /// The daemon acknowledges the first unanswered order, and makes no progress with it.
     pub(super) fn hinder(&mut self) {
         let known = |order: &&Order| self.answers.iter().all(|answer| answer.order_id != order.id);
         let Some(order) = self.orders.iter().find(known).cloned() else { return };
         let resize = order.action.resize.clone().unwrap();
-        // Of an instance that is over, only the Pod's part may be in the way.
+        // For an ended instance, only the Pod's part may fail.
         let (runs, pod_alone) = (self.runs(&order), resize.pod.is_some() && !resize.hold);
         if self.pod.is_none() || !(runs && resize.container.is_some() || !runs && pod_alone) {
             return;
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// The daemon carries out every order that it has not answered, and then those that made no headway.
+    /// The daemon carries out all unanswered orders, then those without progress.
     pub(super) fn obey(&mut self) {
         let answered = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id).map(|a| a.state);
         let (fresh, known): (Vec<Order>, Vec<Order>) =
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// The instance that it names is the one that runs.
+    /// Whether the instance that the order names runs.
     pub(super) fn runs(&self, order: &Order) -> bool {
         self.pod.as_ref().and_then(|pod| pod.container(&order.container.name)).is_some_and(|c| {
             let status = c.status.as_ref().unwrap();
@@ -190,8 +190,8 @@ impl World {
         true
     }
 
-    /// The Pod may use at least what all its containers may. One that has just restarted may use more than what it was given
-    /// before, and is about to be given again.
+    /// The Pod may use at least as much as all its containers together. A container that just restarted may use more
+    /// than it was given before, and will be given that again.
     pub(super) fn safe(&self) {
         let Some(pod) = &self.pod else { return };
         let limit = |get: fn(&Bounds) -> Option<i64>| {
@@ -255,7 +255,7 @@ impl World {
         self.force.containers.insert(name.clone(), Wish { resources: *resources, ..Wish::default() });
     }
 
-    /// Until nothing is left to do; all is right then.
+    /// Acts until nothing is left to do. Then all must be right.
     pub(super) fn rest(&mut self) {
         for _ in 0..40 {
             self.control();
@@ -270,7 +270,7 @@ impl World {
         panic!("does not come to rest: {:?} {:?}", self.orders, self.held);
     }
 
-    /// All is as it should be.
+    /// Checks that all is as it should be.
     pub(super) fn right(&self) {
         assert_eq!(self.orders, [], "nothing stays in the book");
         let Some(pod) = &self.pod else {

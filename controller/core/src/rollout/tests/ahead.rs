@@ -6,12 +6,12 @@ use super::updates::of;
 use super::*;
 
 impl World {
-    /// A parked `StatefulSet` of six Pods, each on a node of its own, with another image.
+    /// A parked `StatefulSet` with a new image, and six Pods, each on its own node.
     pub(super) fn six() -> Self {
         Self::six_on(|name| format!("node-of-{name}"))
     }
 
-    /// The same on those nodes.
+    /// The same on these nodes.
     fn six_on(node: impl Fn(&str) -> String) -> Self {
         let mut world = Self::parked();
         for name in ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"] {
@@ -49,7 +49,7 @@ fn the_nodes_of_two_waves_pull_ahead() {
     assert_eq!((world.released, world.asked.len()), (Some(Strategy::Partition(0)), 0));
 }
 
-/// What one of its Pods was asked for or has, a node has for all of them.
+/// A node that was asked for one Pod, or has an updated Pod, has the images for its others.
 #[test]
 fn a_node_pulls_ahead_once() {
     let odd = |name: &str| name.ends_with(['1', '3', '5']);
@@ -66,7 +66,7 @@ fn a_node_pulls_ahead_once() {
     );
 }
 
-/// Others of the node need not ask its daemon.
+/// Other Pods of the node need not ask its daemon.
 #[test]
 fn a_pod_that_has_its_image_proves_that_its_node_has_it() {
     let mut world = World::six_on(|_| "one".to_owned());
@@ -83,7 +83,7 @@ fn a_pod_that_has_its_image_proves_that_its_node_has_it() {
     assert_eq!(world.memory.done_at("one"), None);
 }
 
-/// Where that comes to nothing, another one is asked for.
+/// If that pull comes to nothing, the node pulls for another Pod.
 #[test]
 fn a_node_whose_pod_goes_is_asked_for_another_one() {
     let mut world = World::six_on(|name| if name == "web-5" { "one" } else { "two" }.to_owned());
@@ -106,7 +106,7 @@ fn a_pod_that_is_released_takes_its_place_before_the_watch_shows_it() {
     assert_eq!((world.suspended(), world.counts()), (vec!["web-3", "web-4"], (6, 1, 1, 0)));
     world.later(29);
     assert_eq!(world.begun, ["web-5", "web-4"]);
-    // It was lost.
+    // The resume was lost.
     world.lost = false;
     world.later(1);
     assert_eq!(world.begun, ["web-5", "web-4", "web-4"]);

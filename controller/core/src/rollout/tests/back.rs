@@ -1,4 +1,4 @@
-//! Pods that were updated go back when others have failed.
+//! Updated Pods go back when others fail.
 
 use pitstop_api::rollout::{OnFailure, UpdateEnd};
 
@@ -20,13 +20,13 @@ impl World {
         world
     }
 
-    /// The Pod cannot be updated, and has its old image again.
+    /// The update of the Pod fails, and the Pod has its old image again.
     pub(super) fn fails(&mut self, pod: &str) {
         self.has(pod, "shop/web:v1");
         self.end(pod, false);
     }
 
-    /// Others are compared with that revision. That of a `Deployment` is what its `ReplicaSet` with Pods has.
+    /// Compares other revisions with `back`. For a `Deployment`, the `ReplicaSet` with Pods has that revision.
     pub(super) fn compared_with(&self, back: &str, template: &mut Template) {
         (template.back, template.changes) = (Some(back.to_owned()), self.back.clone());
         let image = back.strip_prefix("id-").map(|tag| format!("shop/web:{tag}"));
@@ -102,13 +102,13 @@ fn what_has_failed_is_not_tried_again_until_the_template_changes() {
     let mut world = half();
     world.updated("web-2", "shop/web:v1");
     let (writes, readings) = (world.writes, world.readings);
-    // Another number of Pods.
+    // Only the number of Pods changes.
     world.template().generation = 3;
     world.parked.as_mut().unwrap().generation = 3;
     world.later(600);
     assert_eq!((world.begun.len(), world.ended(), world.writes), (3, Some(UpdateEnd::RolledBack), writes));
     assert!(world.readings <= readings + 2, "it asks for little: {}", world.readings - readings);
-    // Its user undoes the change: nothing is left to be done.
+    // The user undoes the change: nothing is left to do.
     world.template().revision = Some("old".into());
     world.template().changes = world.back.clone();
     world.template().generation = 4;
@@ -118,7 +118,7 @@ fn what_has_failed_is_not_tried_again_until_the_template_changes() {
     assert_eq!(world.begun.len(), 3);
 }
 
-/// It is not parked any more, and its own controller gives the template to all Pods.
+/// The workload is no longer parked, and its own controller gives all Pods the template.
 #[test]
 fn a_user_who_releases_it_takes_it_over() {
     let mut world = half();
@@ -130,7 +130,7 @@ fn a_user_who_releases_it_takes_it_over() {
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::Superseded)));
 }
 
-/// It may be long until the template changes.
+/// The template may not change for a long time.
 #[test]
 fn pods_that_come_and_go_meanwhile_leave_nothing() {
     let mut world = half();
@@ -167,7 +167,7 @@ fn if_untouched_pods_fail_too_none_goes_back() {
     world.workload.as_mut().unwrap().desired = 4;
     world.settle();
     world.updated("web-3", "shop/web:v2");
-    // It is begun with, since nothing is lost by it.
+    // It begins, since it is unavailable anyway.
     world.ready("web-0", false);
     assert_eq!(world.open(), ["web-0", "web-2"]);
     world.fails("web-2");
@@ -178,12 +178,12 @@ fn if_untouched_pods_fail_too_none_goes_back() {
         (0, Some(Phase::Stalled), "UntouchedPodsFailToo")
     );
     assert!(!world.rollout.status.update.as_ref().unwrap().rolling_back);
-    // It is well again, so it was the change.
+    // It has recovered, so the change was the cause.
     world.ready("web-0", true);
     assert_eq!(world.said().0, "RollingBack");
 }
 
-/// It crashes for ever, and is ready for a moment at each start.
+/// The untouched Pod crashes forever, and is ready briefly at each start.
 #[test]
 fn an_untouched_pod_is_well_again_once_it_was_available_for_the_soak() {
     let mut world = World::rolls_back();

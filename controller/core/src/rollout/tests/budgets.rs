@@ -6,7 +6,7 @@ use crate::workload::Budget;
 
 const FOUR: [&str; 4] = ["web-0", "web-1", "web-2", "web-3"];
 
-/// A budget that is for the Pods of this workload alone.
+/// A budget that selects only this workload's Pods.
 fn budget(desired: u32) -> Budget {
     Budget { name: "web".into(), desired_healthy: Some(desired), healthy: 4, expected: 4, partial: false }
 }
@@ -17,7 +17,7 @@ fn world(budgets: &[Budget]) -> World {
     world
 }
 
-/// Its controller has looked again.
+/// The budget's controller updates its status.
 fn looks(world: &mut World, change: impl FnOnce(&mut Budget)) {
     change(&mut world.workload.as_mut().unwrap().budgets.as_mut().unwrap()[0]);
     world.later(10);
@@ -47,7 +47,7 @@ fn a_budget_that_is_used_up_is_named() {
     let before = world.readings;
     looks(&mut world, |budget| budget.desired_healthy = Some(3));
     assert_eq!((world.readings, world.open().len()), (before + 1, 1), "it is read again after 10 s");
-    // What stands for long is told as any other wait for Pods.
+    // If the budget stays used up, it is reported like any other wait for Pods.
     looks(&mut world, |budget| budget.desired_healthy = Some(4));
     world.end("web-0", true);
     world.later(611);
@@ -70,14 +70,15 @@ fn pods_that_are_not_ready_need_no_budget_and_use_it() {
     world.put(Pod { ready: false, ..pod("web-2") });
     world.settle();
     assert_eq!(world.open(), ["web-2"]);
-    // It comes back, and the budget's controller has yet to count it.
+    // It is ready again, but the budget's controller has not counted it yet.
     looks(&mut world, |budget| budget.healthy = 3);
     world.put(pod("web-2"));
     world.end("web-2", true);
     assert_eq!(world.open(), ["web-0"]);
 }
 
-/// The budget's controller has yet to see that it is gone: it does not count as healthy Pod of another workload.
+/// The budget's controller has not seen that the Pod is gone. The Pod must not count as a healthy Pod of another
+/// workload.
 #[test]
 fn a_pod_that_is_gone_uses_the_budget() {
     let mut world = world(&[budget(3)]);
@@ -94,7 +95,7 @@ fn a_budget_counts_pods_of_other_workloads_too() {
     let mut world = world(&[other(6)]);
     world.settle();
     assert_eq!(world.open().len(), 1);
-    // A Pod that is not this workload's fails.
+    // A Pod of another workload fails.
     looks(&mut world, |budget| budget.healthy = 5);
     world.end("web-0", true);
     assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
@@ -107,7 +108,7 @@ fn budgets_are_not_asked_where_the_rollout_says_so() {
     assert_eq!(world.run(), 3);
 }
 
-/// They are not read where no Pod waits.
+/// Budgets are not read while no Pod waits.
 #[test]
 fn budgets_are_read_before_a_pod_that_comes_at_the_end_is_begun_with() {
     let mut world = World::deployment();

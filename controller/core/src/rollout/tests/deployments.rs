@@ -17,12 +17,12 @@ fn set(name: &str, created: i64) -> Set {
 }
 
 impl World {
-    /// A parked `Deployment` of three Pods, whose template has another image since `old`.
+    /// A parked `Deployment` of three Pods, whose template changed its image.
     pub(super) fn deployment() -> Self {
         let mut world = Self::new("Deployment", &json!({"soakSeconds": 0}), &[], 1);
         world.rollout.spec.template_changes = TemplateChanges::InPlace;
         world.rollout.spec.restarted_at = None;
-        // It stood by when the workload was parked.
+        // The rollout existed when the workload was parked.
         world.rollout.status.phase = Some(Phase::Idle);
         for name in ["a", "b", "c"] {
             world.put(of("", "shop/web:v1", name));
@@ -39,7 +39,7 @@ impl World {
         world
     }
 
-    /// The template has another image than the one of the `ReplicaSet` with Pods, or the same.
+    /// The template changes its image from `old` to `new`, which may be equal.
     fn changes(&mut self, old: &str, new: &str, generation: i64) {
         let [before, after] = [old, new].map(|tag| format!("shop/web:{tag}"));
         let change = if old == new { Change::InPlace(Lacks::default()) } else { image(&before, &after) };
@@ -57,7 +57,7 @@ impl World {
         self.parked = Some(Parked { mark, kind, key: ObjectKey::new("shop", "web"), generation });
     }
 
-    /// A `ReplicaSet` is written.
+    /// Writes a `ReplicaSet`.
     pub(super) fn commit(&mut self, commit: &Commit) -> Done {
         self.committed.push(commit.step.clone());
         let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
@@ -82,7 +82,7 @@ impl World {
             CommitStep::Keep(kept) => other(kept, false, true),
             CommitStep::Void(void) => other(void, false, false),
         }
-        // A Pod is made of the new template before anybody knows that it is there.
+        // A Pod of the new template is made before the controller knows of the write.
         match self.late.take_if(|_| commit.step == CommitStep::Swap) {
             Some(late) => {
                 self.put(late);
@@ -122,7 +122,7 @@ fn what_a_pod_was_given_is_told_by_its_request_and_then_by_its_replica_set() {
     world.restart();
     world.settle();
     assert_eq!((world.open(), world.begun.len()), (vec!["b"], 2), "another process knows");
-    // The watch is late to show what is deleted.
+    // The watch shows deletions late.
     world.slow = true;
     for pod in ["b", "c"] {
         world.updated(pod, "shop/web:v2");
@@ -157,7 +157,7 @@ fn pods_that_were_updated_go_back_from_a_template_that_no_replica_set_has() {
     assert_eq!((world.committed.len(), world.released), (0, None));
 }
 
-/// Its own controller makes Pods of the new template, and these have it already.
+/// The workload's own controller makes Pods of the new template. Updated Pods have it already.
 #[test]
 fn a_user_who_releases_it_in_mid_roll_leaves_pods_of_an_unknown_revision() {
     let mut world = World::deployment();
@@ -172,7 +172,7 @@ fn a_user_who_releases_it_in_mid_roll_leaves_pods_of_an_unknown_revision() {
     assert_eq!(["a", "b", "c"].map(|pod| world.revision(pod)), [unknown, unknown, 0]);
 }
 
-/// Requests of a rollout that was deleted have gone with it.
+/// The requests of a deleted rollout are gone with it.
 #[test]
 fn a_rollout_that_is_made_for_a_parked_deployment_looks_at_what_pods_have() {
     for (phase, left) in [(None, 1), (Some(Phase::Pending), 1), (Some(Phase::Idle), 0)] {
@@ -193,18 +193,18 @@ fn a_pod_that_comes_in_the_midst_is_updated_if_it_is_old() {
     for pod in ["a", "b"] {
         world.updated(pod, "shop/web:v2");
     }
-    // Scaled up, while the last one is updated.
+    // The user scales up while the last Pod is updated.
     world.put(of("", "shop/web:v1", "d"));
     world.updated("c", "shop/web:v2");
     assert_eq!((world.open(), world.committed.len()), (vec!["d"], 0));
-    // And one that its controller has made of the old template after the last look.
+    // After the last read, the workload's controller makes another Pod of the old template.
     let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
     template.committed = false;
     world.updated("d", "shop/web:v2");
     assert_eq!((world.committed.len(), world.said().0), (2, "WaitingForController"));
     world.put(of("", "shop/web:v1", "e"));
     world.put(of("", "shop/web:v2", "f"));
-    // Admission has pinned the image of one more.
+    // Admission pinned the image of another new Pod.
     let digest = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
     world.put(of("", &format!("shop/web@{digest}"), "g"));
     world.later(1);
@@ -225,7 +225,7 @@ fn what_a_pod_has_of_a_template_that_nobody_keeps_goes_too() {
     let mut world = World::deployment();
     world.settle();
     world.updated("a", "shop/web:v2");
-    // The new image is in the Pod, and its request ends badly.
+    // The Pod has the new image, but its request fails.
     world.pods.get_mut(&ObjectKey::new("shop", "b")).unwrap().containers[0].image = "shop/web:v2".into();
     world.end("b", false);
     assert_eq!((world.said().0, world.revision("b")), ("PodsFailed", 0));
@@ -245,7 +245,7 @@ fn what_a_pod_has_of_a_template_that_nobody_keeps_goes_too() {
     );
 }
 
-/// Their mark says so all the time: it was written by the update before.
+/// Their mark never changes: the previous update wrote it.
 #[test]
 fn pods_of_an_update_before_go_back_to_it_from_a_template_that_nobody_keeps() {
     let mut world = World::deployment();
@@ -270,7 +270,7 @@ fn yet_another_template_is_compared_with_what_pods_have() {
     world.updated("a", "shop/web:v2");
     world.changes("v1", "v3", 3);
     world.later(1);
-    // What is under way for the last one is finished first.
+    // The open request for the previous template ends first.
     world.end("b", true);
     while let Some(pod) = world.open().first().map(|pod| (*pod).to_owned()) {
         let asked = world.asked.values().find(|asked| asked.pod == pod && asked.ended.is_none()).unwrap();
@@ -394,7 +394,7 @@ fn another_class_of_service_goes_the_native_way() {
     );
 }
 
-/// Its images are those of before, so its revision is, too.
+/// The template's images are the same as before, so its revision is too.
 #[test]
 fn another_field_beside_the_image_goes_the_native_way_in_mid_roll() {
     let mut world = World::deployment();
@@ -411,7 +411,7 @@ fn another_field_beside_the_image_goes_the_native_way_in_mid_roll() {
     assert_eq!((world.ended(), world.said().1.ends_with(why)), (Some(UpdateEnd::NotInPlace), true));
 }
 
-/// The watch has shown it before anybody knew that the `ReplicaSet` has the new template.
+/// The watch shows the Pod before the controller knows that the `ReplicaSet` has the new template.
 #[test]
 fn a_pod_that_was_made_right_after_the_swap_is_current() {
     let mut world = World::deployment();
@@ -421,7 +421,7 @@ fn a_pod_that_was_made_right_after_the_swap_is_current() {
     }
     world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = false;
     world.late = Some(of("", "shop/web:v2", "d"));
-    // So that nothing is begun for it meanwhile.
+    // Nothing must begin for it meanwhile.
     world.rollout.spec.paused = true;
     world.updated("c", "shop/web:v2");
     world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = true;

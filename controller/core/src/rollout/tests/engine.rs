@@ -1,4 +1,4 @@
-//! The engine serves a kind for many Pods: it tells of those that are looked after, and of the requests for them.
+//! The engine serves a kind for many Pods: it reports the watched Pods and their requests.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ struct Scene {
     version: u32,
     counted: Vec<Measure>,
     noted: Vec<Note>,
-    /// The API server takes its time with new requests: they are here.
+    /// Requests that the API server has not created yet. None: it creates at once.
     held: Option<Vec<(Object, Box<Child>)>>,
 }
 
@@ -59,7 +59,7 @@ impl Scene {
         scene
     }
 
-    /// And everything that follows at once.
+    /// Handles the event, and everything that follows at once.
     fn happens(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -200,7 +200,7 @@ impl Scene {
     }
 }
 
-/// The answer to a write, and what the watch shows.
+/// The answer to a write, and the watch event.
 fn stored(key: ObjectKey, uid: String, request: &ContainerRecreateRequest) -> Vec<Event> {
     let stored = Request::observe(request.clone());
     let shown = Event::of(Watch::Upsert(stored.clone()));
@@ -237,7 +237,7 @@ fn a_rollout_goes_through_its_pods() {
     assert!(scene.requests.is_empty());
     let ended = Measure::Ended { kind: ID, complete: true, reason: "Restarted" };
     assert_eq!(scene.counted.iter().filter(|measure| **measure == ended).count(), 1);
-    // Nobody looks after the Pods any more: what changes about them costs no plan.
+    // No rollout watches the Pods any more, so their changes cost no plan.
     let planned = scene.engine.planned();
     scene.happens(Event::Pods(Watch::Upsert(Pod {
         ready: false,
@@ -331,7 +331,7 @@ fn who_selects_labels_is_told_of_the_pods_that_have_them() {
         })));
     }
     assert_eq!(scene.engine.planned(), planned, "it has not both labels, or is of another namespace");
-    // One loses a label in the midst of it.
+    // One Pod loses a label during the restart.
     scene.pods.retain(|pod| pod.key.name != "b");
     scene
         .happens(Event::Pods(Watch::Upsert(Pod { resource_version: "9".into(), ..labelled("b", &["app"]) })));
@@ -342,7 +342,7 @@ fn who_selects_labels_is_told_of_the_pods_that_have_them() {
     assert_eq!((status.phase, status.pods, status.current), (Some(Phase::Complete), 2, 2));
 }
 
-/// A standing object is no way around the bound of a namespace.
+/// A rollout does not bypass the limit of a namespace.
 #[test]
 fn requests_of_a_rollout_count_among_those_of_their_namespace() {
     let mut rollout = named("web", 1);
@@ -358,7 +358,7 @@ fn requests_of_a_rollout_count_among_those_of_their_namespace() {
     assert_eq!(accepted(&scene), ["web-1"], "its turn");
 }
 
-/// The API server takes its time with each: their Pods count from when they are sent.
+/// The API server is slow. The Pods count from when their requests are sent.
 #[test]
 fn requests_are_made_side_by_side_as_far_as_the_budget_and_their_namespace_let_them() {
     for (most, expected) in [("3", [3, 0, 1]), ("100%", [4, 1, 0])] {
@@ -376,7 +376,7 @@ fn requests_are_made_side_by_side_as_far_as_the_budget_and_their_namespace_let_t
         scene.happens(Event::of(Watch::Upsert(rollout)));
         let held = |scene: &Scene| scene.held.as_ref().map_or(0, Vec::len);
         let mut made = vec![held(&scene)];
-        // One is there: another one may be made where there is room; and then one of them is over.
+        // One request is created: another may be made if there is room. Then one ends.
         let mut all = scene.held.take().unwrap();
         let (by, child) = all.swap_remove(0);
         let name = child::pod_of(&child).name;

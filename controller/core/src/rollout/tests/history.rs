@@ -1,4 +1,4 @@
-//! What is remembered of restarts and updates that have ended.
+//! The history of restarts and updates.
 
 use pitstop_api::rollout::{RollResult, ServiceGap, TemplateChanges};
 
@@ -9,7 +9,7 @@ use crate::template::{Change, Lacks};
 const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 impl World {
-    /// What has ended, how, and how many Pods of how many were done.
+    /// What ended, how, and how many Pods of how many were done.
     fn rolls(&self) -> Vec<(String, RollResult, i32, i32)> {
         let what = |restarted_at: Option<&str>, revision: Option<&str>, from: Option<&str>| {
             let update = |to| format!("{} to {to}", from.unwrap_or("something"));
@@ -23,14 +23,14 @@ impl World {
         all.collect()
     }
 
-    /// Gaps of what has ended last: how many, their median, and the longest.
+    /// Gaps of the newest entry: their number, median and maximum in milliseconds.
     fn gap(&self) -> Option<(i32, i64, i64)> {
         let ServiceGap { measured, median_milliseconds, maximum_milliseconds } =
             self.rollout.status.history[0].service_gap?;
         Some((measured, median_milliseconds, maximum_milliseconds))
     }
 
-    /// The Pod is not ready for so long.
+    /// The Pod is not ready for this time.
     fn out_for(&mut self, pod: &str, milliseconds: u64) {
         self.ready(pod, false);
         self.now.0 += milliseconds;
@@ -42,7 +42,7 @@ impl World {
         self.settle();
     }
 
-    /// The template changes again: what Pods lack since.
+    /// The template changes again. `lacks`: what Pods then lack.
     fn newer(&mut self, lacks: impl Fn() -> Change) {
         self.template().revision = Some("newer".into());
         self.template().changes = [
@@ -72,7 +72,7 @@ fn a_restart_is_remembered_with_the_gaps_of_its_pods() {
     }
     assert_eq!(world.rolls(), [is("one", RollResult::Restarted, 3, 3)]);
     assert_eq!(world.gap(), Some((3, 1_100, 2_000)));
-    // Those of the next one are its own; and who is out of service already has none.
+    // The next restart has its own gaps. A Pod that is out of service already has none.
     world.wishes("two");
     world.end("web-0", true);
     world.ready("web-2", false);
@@ -111,7 +111,7 @@ fn a_roll_back_ends_with_the_gaps_of_both_ways() {
     world.updated("web-2", "shop/web:v1");
     let rolled_back = is("old to new", RollResult::RolledBack, 3, 3);
     assert_eq!((world.rolls(), world.gap()), (vec![rolled_back.clone()], Some((3, 3_000, 7_000))));
-    // It has ended already when somebody releases the workload.
+    // The update has ended already when the user releases the workload.
     world.parked = None;
     (world.template().parked, world.template().holds) = (None, false);
     world.settle();
@@ -145,7 +145,7 @@ fn what_another_one_takes_the_place_of_is_given_up() {
     world.run();
     assert_eq!(world.rolls(), [is("two", RollResult::Restarted, 3, 3), given_up]);
     assert_eq!(world.gap(), None, "the gap began before it");
-    // And what nobody asks for any more.
+    // A restart that is no longer requested is given up too.
     world.wishes("three");
     world.rollout.spec.restarted_at = None;
     world.settle();
@@ -177,7 +177,7 @@ fn what_ends_as_it_begins_is_remembered_once() {
     world.release = Done::Effected;
     world.later(60);
     assert_eq!((world.released, world.rolls().len()), (Some(Strategy::AsIs), 1));
-    // In mid-roll, it takes the place of what is under way.
+    // In mid-roll, it replaces the update under way.
     let mut world = World::parked();
     world.settle();
     world.updated("web-2", "shop/web:v2");
@@ -186,7 +186,7 @@ fn what_ends_as_it_begins_is_remembered_once() {
     assert_eq!(results, [RollResult::NotInPlace, RollResult::GivenUp]);
 }
 
-/// Until nothing is to be done; after so many steps, another process leads.
+/// Steps until nothing is left to do. After `crash` steps, another process leads.
 fn settle(world: &mut World, steps: &mut usize, crash: usize) {
     for _ in 0..1_000 {
         if *steps == crash {
@@ -243,7 +243,7 @@ fn a_crash_of_the_controller_loses_gaps_and_nothing_more() {
     }
 }
 
-/// The answer to the write is lost, and another process reads what is stored.
+/// The answer to the write is lost, and another process reads the stored status.
 #[test]
 fn an_end_that_is_stored_is_not_told_again() {
     let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);

@@ -1,4 +1,4 @@
-//! Rollouts against a small world: Pods, requests, and a workload that can be read.
+//! Rollouts in a small world: Pods, requests, and a workload to read.
 
 mod ahead;
 mod back;
@@ -36,16 +36,16 @@ use crate::pod::{Group, Pod};
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Parking, Workload, revision_hash};
 
-/// A request, as far as a rollout looks at it.
+/// A request, as a rollout sees it.
 struct Asked {
     kind: KindId,
     uid: String,
     owner: String,
     pod: String,
     spec: Value,
-    /// Whether it succeeded, once it is over.
+    /// Whether it succeeded. None while it is open.
     ended: Option<bool>,
-    /// What its node has pulled: an image and its digest.
+    /// The image that its node pulled, and the digest.
     pulled: Option<(String, String)>,
 }
 
@@ -66,48 +66,48 @@ struct World {
     asked: BTreeMap<(KindId, ObjectKey), Asked>,
     workload: Result<Workload, Done>,
     ahead: Option<Ahead>,
-    /// The Pods that the rollout is told of.
+    /// The Pods that the rollout watches.
     groups: Vec<Group>,
     /// Other rollouts that select Pods.
     others: Others,
     /// How the API server answers a create.
     create: Done,
-    /// What is made is not shown by the watch.
+    /// The watch does not show new requests.
     lost: bool,
-    /// What is deleted is shown by the watch for a while.
+    /// The watch still shows deleted requests.
     slow: bool,
     deletes: usize,
-    /// Names of the Pods for which a request was made, in order.
+    /// Names of the Pods whose request began, in order.
     begun: Vec<String>,
-    /// And for which a suspended one was.
+    /// The same for suspended requests.
     pulled: Vec<String>,
-    /// How many readings there were.
+    /// Number of reads.
     readings: usize,
-    /// A request of which nobody knows whether it was made.
+    /// A create whose result is unknown.
     unknown: Option<Deed>,
-    /// What is under way.
+    /// Deeds under way.
     doing: Vec<Deed>,
-    /// How much may be.
+    /// Most deeds at a time.
     most: usize,
-    /// How often the status was written.
+    /// Number of status writes.
     writes: usize,
     /// The workload, while it is parked.
     parked: Option<Parked>,
-    /// What others have beside the revision that Pods go back to.
+    /// What other revisions lack for the one that Pods go back to.
     back: BTreeMap<String, crate::template::Change>,
     /// Names of the Pods that were marked, in order.
     marked: Vec<String>,
     /// What was written into `ReplicaSet`s, in order.
     committed: Vec<CommitStep>,
-    /// They cannot be.
+    /// The API server refuses these writes.
     refuses: bool,
-    /// A Pod that is made when one has got the new template; the answer is lost.
+    /// A Pod that appears when a `ReplicaSet` gets the new template; the answer is lost.
     late: Option<Pod>,
-    /// What it was released to.
+    /// What the workload was released to.
     released: Option<Strategy>,
     /// How the API server answers a release.
     release: Done,
-    /// And whether it would.
+    /// How it answers a trial release.
     trial: Done,
     trials: u64,
 }
@@ -201,7 +201,7 @@ fn pod(name: &str) -> Pod {
 }
 
 impl World {
-    /// A workload of these Pods, of which so many may be unavailable.
+    /// A workload of these Pods, of which `max_unavailable` may be unavailable.
     fn new(kind: &str, strategy: &Value, pods: &[&str], max_unavailable: u32) -> Self {
         let workload = Workload {
             uid: "w".into(),
@@ -260,7 +260,7 @@ impl World {
         self.memory.changed(pod);
     }
 
-    /// Another process leads: it looks at everything.
+    /// Another process leads, and looks at everything.
     fn restart(&mut self) {
         self.memory = Memory::default();
         self.groups.clear();
@@ -296,7 +296,7 @@ impl World {
         plan
     }
 
-    /// Plans and carries it out once. Whether something was done.
+    /// Plans, and carries out the plan once. Returns whether anything was done.
     fn step(&mut self) -> bool {
         let mut plan = self.plan();
         while let Some(deed) = plan.deed.take().filter(|deed| self.may_begin(deed)) {
@@ -328,7 +328,7 @@ impl World {
             self.rollout.more = label.is_some();
             did = true;
         }
-        // What is told later is told where nothing else comes of it before.
+        // A status with [`Urgency::Later`] is only written if nothing else happens first.
         if let Some(write) = plan.status.filter(|write| write.urgency == Urgency::Now || !did) {
             self.rollout.status = write.status;
             self.writes += 1;
@@ -337,7 +337,7 @@ impl World {
         did
     }
 
-    /// As the engine does.
+    /// Whether the engine would begin this deed now.
     fn may_begin(&self, deed: &Deed) -> bool {
         let mut doing = self.doing.iter();
         let beside = deed.is_one_of_many() && doing.all(|other| other.is_one_of_many() && other != deed);
@@ -441,7 +441,7 @@ impl World {
         }
     }
 
-    /// Until nothing is to be done.
+    /// Steps until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..1_000 {
             if !self.step() {
@@ -465,7 +465,7 @@ impl World {
         self.settle();
     }
 
-    /// Every request succeeds, one after another, until none is open; the most that were open at a time.
+    /// Every request succeeds, one after another, until none is open. Returns the most that were open at a time.
     fn run(&mut self) -> usize {
         let mut most = 0;
         self.settle();

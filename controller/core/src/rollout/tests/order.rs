@@ -22,7 +22,7 @@ fn all_pods_are_restarted_within_the_budget() {
     assert_eq!((world.said().0, &world.rollout.status.restart), ("Restarted", &None));
     assert!(world.asked.is_empty(), "what it has made is deleted");
     assert_eq!(world.readings, 2, "one to begin with, one to see that nobody is left");
-    // Nothing more is wanted, and nobody looks after the Pods.
+    // Nothing more is wanted, and no rollout watches the Pods.
     let plan = world.plan();
     assert!(plan.is_nothing() && plan.groups.is_empty() && plan.wake_at.is_none());
 }
@@ -34,7 +34,7 @@ fn what_begins_says_how_many_pods_there_are() {
         assert!(world.step());
     }
     assert_eq!((world.counts(), world.said().1), ((5, 0, 0, 0), "0 of 5 Pods restarted, 0 in progress"));
-    // Those of an update are not listed before it begins.
+    // The Pods of an update are not listed before it begins.
     let mut world = World::parked();
     while world.rollout.status.update.is_none() {
         assert!(world.step());
@@ -52,7 +52,7 @@ fn a_request_asks_for_what_the_rollout_says() {
     let expected = json!({"podName": "web-0", "containers": [{"name": "app"}], "activeDeadlineSeconds": 3608,
         "strategy": {"failurePolicy": "Fail", "unreadyGracePeriodSeconds": 5, "minStartedSeconds": 3}});
     assert_eq!(spec, expected);
-    // The workload's own time to be available counts where it is longer.
+    // `minReadySeconds` of the workload counts if it is longer.
     let mut world = World::new("Deployment", &strategy, &["web-0"], 1);
     world.workload.as_mut().unwrap().min_ready_seconds = 30;
     world.settle();
@@ -68,7 +68,7 @@ fn pods_of_one_node_do_not_go_one_after_another() {
         world.put(Pod { node: Some(name[..1].into()), ..pod(name) });
     }
     world.settle();
-    // What changes of a Pod does not change its turn.
+    // A change of a Pod does not change its turn.
     world.put(Pod { node: Some("a".into()), ..pod("a-1") });
     world.run();
     assert_eq!(world.begun, ["a-0", "b-0", "c-0", "a-1", "b-1", "a-2"]);
@@ -89,7 +89,7 @@ fn pods_that_are_made_later_are_left_alone() {
     let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
     world.settle();
     world.put(Pod { created: 101, ..pod("web-new") });
-    // A Pod of a set that is made again has its name.
+    // A StatefulSet's new Pod has the name of the old one.
     world.pods.remove(&ObjectKey::new("shop", "web-1"));
     world.put(Pod { created: 102, uid: "again".into(), ..pod("web-1") });
     world.run();
@@ -111,7 +111,7 @@ fn what_is_not_the_workloads_or_never_started_is_left_alone() {
     world.rollout.spec.restart = None;
     world.rollout.spec.restarted_at = Some("two".into());
     world.workload.as_mut().unwrap().desired = 1;
-    // The list of the API server names Pods that are over, too.
+    // The API server's list also names finished Pods.
     world.run();
     assert_eq!(world.begun, ["web-0"]);
 }
@@ -250,7 +250,7 @@ fn what_is_deleted_is_deleted_once() {
     assert!(world.memory.unshown.deleted_until(Mono(0)).is_none(), "nothing is remembered of what is gone");
 }
 
-/// The write of the end may have to stand in line: what it rests on is kept.
+/// The write of the end may be queued. The list that proves the end is kept.
 #[test]
 fn an_end_that_cannot_be_written_at_once_is_written_later() {
     let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
@@ -282,7 +282,7 @@ fn an_event_costs_the_look_at_one_pod() {
 }
 
 proptest! {
-    /// However often the process that leads changes, each Pod is restarted once, and never more are unavailable than may be.
+    /// However often the leader changes, each Pod is restarted once, and never more Pods are unavailable than allowed.
     #[test]
     fn every_pod_is_restarted_once(most in 1..4_u32, choices in prop::collection::vec(0..6_u8, 0..60)) {
         let mut world = World::new("Deployment", &json!({}), &FIVE, most);
@@ -312,7 +312,7 @@ proptest! {
     }
 }
 
-/// What is done stays so where its user raises the partition above it.
+/// A finished Pod stays finished when the user raises the partition above it.
 #[test]
 fn a_partition_that_is_raised_leaves_done_what_is_done() {
     let mut world = World::new("StatefulSet", &json!({}), &["web-0", "web-1", "web-2"], 1);

@@ -1,4 +1,4 @@
-//! All Pods of an update get what the first node has pulled.
+//! All Pods of an update get what the first node pulled.
 
 use pitstop_api::rollout::{OnFailure, TagMeaning};
 
@@ -9,7 +9,7 @@ fn digest(of: char) -> String {
 }
 
 impl World {
-    /// The node of the Pod has pulled that for the update.
+    /// The Pod's node pulled this digest for the update.
     fn pulls(&mut self, pod: &str, digest: &str) {
         let asked = self.asked.values_mut().find(|asked| asked.pod == pod && asked.ended.is_none()).unwrap();
         let image = asked.spec["containers"][0]["image"].as_str().unwrap().to_owned();
@@ -28,7 +28,7 @@ impl World {
 fn what_the_first_node_has_pulled_is_what_all_get() {
     let mut world = World::six();
     world.settle();
-    // The nodes of the next two have been asked before the first one has told.
+    // The next two nodes were asked before the first one answered.
     assert_eq!((world.open(), world.image_for("web-4")), (vec!["web-5"], &json!("shop/web:v2")));
     world.pulls("web-5", &digest('1'));
     let pinned = format!("shop/web:v2@{}", digest('1'));
@@ -38,7 +38,7 @@ fn what_the_first_node_has_pulled_is_what_all_get() {
     world.pulls("web-3", &digest('2'));
     world.updated("web-5", &pinned);
     assert_eq!((world.open(), world.image_for("web-2")), (vec!["web-4"], &json!(pinned)));
-    // What was pulled meanwhile is the same in one case, and not in the other: that one is asked for anew.
+    // One node pulled the same digest. The other did not, so its request is made again.
     world.restart();
     world.updated("web-4", &pinned);
     assert_eq!((world.open(), world.image_for("web-3")), (vec!["web-3"], &json!(pinned)));
@@ -76,7 +76,7 @@ fn a_pod_that_got_something_else_has_failed() {
         let why = format!("TagMoved: this Pod has {other}, and the first one {first}, of shop/web:v2");
         assert_eq!((told.name.as_str(), &told.message), ("web-2", &why));
         assert_eq!((world.marked.as_slice(), world.released), (&["web-1".to_owned()][..], None));
-        // Without its request, it is tried again, and gets what the others have.
+        // Without its request, the Pod is tried again, and gets the digest of the others.
         world.asked.retain(|_, asked| asked.pod != "web-2");
         world.changed(&ObjectKey::new("shop", "web-2"));
         world.settle();

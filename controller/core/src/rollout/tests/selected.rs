@@ -8,7 +8,7 @@ use crate::workload::Budget;
 #[derive(PartialEq)]
 pub(super) enum Others {
     None,
-    /// That one gives its Pods something.
+    /// This rollout gives its Pods something.
     Gives(ObjectKey),
     TooMany,
 }
@@ -22,7 +22,7 @@ fn of(name: &str, image: &str) -> Pod {
     Pod { labels: label_hashes(&labels()).into(), controller: None, containers, ..pod(name) }
 }
 
-/// Pods with the image `web:1`, and a rollout that wants something of them.
+/// Pods with the image `web:1`, and a rollout with this wish.
 fn world(wish: &Value, pods: &[&str]) -> World {
     let mut world = World::new("Deployment", &json!({}), &[], 1);
     let mut spec = json!({"selector": {"matchLabels": labels()}, "strategy": {"soakSeconds": 0}});
@@ -108,7 +108,7 @@ fn a_pod_that_is_made_later_gets_it_and_one_that_has_it_is_marked() {
     );
 }
 
-/// An autoscaler, say.
+/// Such as an autoscaler.
 #[test]
 fn what_others_change_afterwards_stays_until_the_spec_says_something_else() {
     let size = |cpu: &str| json!({"resources": [{"name": "app", "resources": {"requests": {"cpu": cpu}}}]});
@@ -177,7 +177,7 @@ fn more_than_may_select_pods_wait() {
     assert_eq!(world.begun, ["a"]);
 }
 
-/// Which is kept where the list came before the watch told of it.
+/// The list may come before the watch event.
 #[test]
 fn a_pod_of_the_list_that_the_watch_shows_later_gets_it_and_a_finished_one_does_not_count() {
     let mut world = world(&image("2"), &["a"]);
@@ -185,7 +185,7 @@ fn a_pod_of_the_list_that_the_watch_shows_later_gets_it_and_a_finished_one_does_
     world.put(Pod { labels: Box::new([]), ..of("stranger", "web:1") });
     world.put(of("slow", "web:1"));
     world.unseen.push(ObjectKey::new("shop", "slow"));
-    // No list names it.
+    // The list does not name these.
     world.pods.remove(&ObjectKey::new("shop", "job"));
     world.pods.remove(&ObjectKey::new("shop", "stranger"));
     world.update();
@@ -208,7 +208,7 @@ fn a_restart_of_theirs_leaves_alone_what_they_have_got() {
     assert_eq!((world.begun.len(), world.marked.len()), (4, marked));
     world.later(60);
     assert_eq!(world.said().0, "Restarted");
-    // And without anything that they are to have.
+    // The same without images and resources.
     let mut world = self::world(&json!({"restartedAt": "one"}), &["a", "b"]);
     assert_eq!(world.run(), 1);
     assert_eq!((world.phase(), world.said().0), (Some(Phase::Complete), "Restarted"));
@@ -235,14 +235,14 @@ fn the_next_process_goes_on() {
     assert_eq!((world.writes, world.phase()), (writes, Some(Phase::Complete)), "nothing new is told");
 }
 
-/// What was given up for something else may have changed Pods that do not say so.
+/// A wish that was given up may have changed Pods without a mark.
 #[test]
 fn a_wish_that_is_given_up_and_comes_back_is_given_to_all() {
     let mut world = world(&image("2"), &["a", "b"]);
     world.update();
     world.wants(&image("3"));
     world.settle();
-    // The Pod has the new image, and its request is over; nobody has marked it.
+    // The Pod has the new image and its request is over, but it has no mark.
     let first = world.open()[0].to_owned();
     world.pods.get_mut(&ObjectKey::new("shop", &first)).unwrap().containers[0].image = "web:3".into();
     world.asked.values_mut().for_each(|asked| asked.ended = Some(true));
@@ -266,7 +266,7 @@ fn a_budget_for_some_of_them_counts_every_pod_that_is_away() {
     assert_eq!((world.said().0, world.begun.len()), ("DisruptionBudget", 0));
 }
 
-/// Each of the two says that the other is not for it.
+/// These fields need a template, which a selector does not have.
 #[test]
 fn what_no_template_stands_behind_is_refused() {
     for (wish, field) in [

@@ -28,7 +28,7 @@ fn as_many_failures_as_may_be_stop_it() {
     let status = &world.rollout.status;
     assert!(pitstop_api::condition::find(&status.conditions, "Stalled").is_some());
     assert_eq!(status.pods_of_interest[0].message, "it did not come up");
-    // Whoever deletes the request has that Pod tried again.
+    // If a user deletes the request, that Pod is tried again.
     let failed = status.pods_of_interest[0].request.clone();
     world.asked.remove(&(RESTARTS, ObjectKey::new("shop", failed)));
     world.changed(&ObjectKey::new("shop", "web-0"));
@@ -121,7 +121,7 @@ fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
     world.create = Done::Effected;
     world.later(10);
     assert_eq!((world.open(), world.said().0), (vec!["web-0"], "Restarting"));
-    // A Pod that is refused keeps no other from being restarted.
+    // A refused Pod does not keep others from being restarted.
     world.create = Done::Refused("no such Pod".into());
     world.end("web-0", true);
     world.create = Done::Effected;
@@ -192,7 +192,7 @@ fn a_rollout_that_is_deleted_does_nothing() {
     assert!(!world.step());
 }
 
-/// One of the Pods that go first has failed: the others are not risked, however many may fail.
+/// A canary Pod failed: the others are not risked, whatever the failure threshold.
 #[test]
 fn a_canary_that_fails_stops_it() {
     let mut world =
@@ -203,7 +203,7 @@ fn a_canary_that_fails_stops_it() {
     assert_eq!((world.open().len(), world.said().0, world.phase()), (0, "PodsFailed", Some(Phase::Stalled)));
 }
 
-/// While nothing is done, nobody tells of the Pods: what was known of them is old.
+/// While nothing is done, the engine does not report the Pods, so earlier knowledge is outdated.
 #[test]
 fn what_was_known_before_a_stop_is_looked_at_anew() {
     for stop in ["invalid", "conflict", "unreadable", "another controller"] {
@@ -223,7 +223,7 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
             _ => world.workload.as_mut().unwrap().controllers = vec!["owner-2".into()],
         }
         world.later(60);
-        // Nobody tells that this one is gone.
+        // The engine does not report that this Pod is gone.
         world.pods.remove(&ObjectKey::new("shop", "web-2"));
         (world.rollout.spec, world.workload, world.ahead) = (spec, workload, None);
         world.workload.as_mut().unwrap().desired = 2;
@@ -235,7 +235,7 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
     }
 }
 
-/// Who waits for somebody, or for a Pod, asks the API server less often, and looks before it goes on.
+/// A rollout that waits for a user or a Pod reads less often, and reads again before it goes on.
 #[test]
 fn who_waits_asks_for_little() {
     for paused in [true, false] {
@@ -297,7 +297,7 @@ fn a_request_that_may_have_been_made_keeps_nobody_from_reading_the_workload() {
         while world.unknown.is_none() {
             assert!(world.step(), "it comes to a request");
         }
-        // What is known of the workload is too old by now, or of an earlier wish.
+        // The last read is too old, or was for an earlier wish.
         world.create = Done::Effected;
         world.rollout.spec.restarted_at = Some(wish.into());
         world.later(later);

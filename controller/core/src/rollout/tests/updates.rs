@@ -26,7 +26,7 @@ fn parked(kind: TargetKind, generation: i64) -> Parked {
 }
 
 impl World {
-    /// A parked `StatefulSet` of three Pods, whose template has another image since `old`.
+    /// A parked `StatefulSet` of three Pods, whose template changed its image.
     pub(super) fn parked() -> Self {
         let mut world = Self::new("StatefulSet", &json!({"soakSeconds": 0}), &[], 1);
         world.rollout.spec.template_changes = TemplateChanges::InPlace;
@@ -46,7 +46,7 @@ impl World {
             holds: true,
             revision: Some("new".into()),
             committed: true,
-            // Its controller sees marks at once.
+            // Its controller counts marks at once.
             updated: u32::MAX,
             previous: Some("old".into()),
             back: None,
@@ -60,7 +60,7 @@ impl World {
         world
     }
 
-    /// Its label says that.
+    /// Sets the value of the park label.
     fn parks(&mut self, mark: &str) {
         self.template().parked = Some(mark.into());
         self.parked.as_mut().unwrap().mark = mark.into();
@@ -70,7 +70,7 @@ impl World {
         self.workload.as_mut().unwrap().template.as_mut().unwrap()
     }
 
-    /// The Pod has the image, and its request is open still.
+    /// The Pod has the image, but its request is still open.
     pub(super) fn has(&mut self, pod: &str, image: &str) {
         let key = ObjectKey::new("shop", pod);
         self.pods.get_mut(&key).unwrap().containers[0].image = image.into();
@@ -124,7 +124,7 @@ fn a_process_that_begins_in_the_midst_goes_on() {
     world.restart();
     world.settle();
     assert_eq!((world.open(), world.counts()), (vec!["web-1"], (3, 1, 1, 0)));
-    // And one that does not know yet whether it is parked touches nothing.
+    // The new process makes no request again.
     assert_eq!(world.begun, ["web-2", "web-1"]);
 }
 
@@ -148,7 +148,7 @@ fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
         world.updated(pod, "shop/web:v2");
     }
     assert_eq!((world.released, world.said().0), (None, "WaitingForController"));
-    // A Pod that was evicted meanwhile has come back old.
+    // An evicted Pod came back with the old image.
     world.put(Pod { uid: "again".into(), ..of("old", "shop/web:v1", "web-1") });
     world.later(1);
     assert_eq!(world.open(), ["web-1"]);
@@ -158,7 +158,8 @@ fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
     assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));
 }
 
-/// It may have other images when that is over: a rollout that was deleted and made anew finds the requests of the one before.
+/// Another owner's request may change the Pod's images. A rollout that is made again finds the requests of the deleted
+/// one.
 #[test]
 fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     let mut world = World::parked();
@@ -177,7 +178,7 @@ fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     assert_eq!(world.open(), ["web-2"], "it has the old image again");
 }
 
-/// That of a `StatefulSet` waits until all Pods are ready: with an image that comes up and fails later, for ever.
+/// A `StatefulSet`'s controller waits until all Pods are ready: forever, if the image comes up and fails later.
 #[test]
 fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in_time() {
     let mut world = World::parked();
@@ -223,7 +224,7 @@ fn the_template_goes_back_and_what_pods_have_of_the_other_revision_goes_too() {
     let mut world = World::parked();
     world.settle();
     world.updated("web-2", "shop/web:v2");
-    // The new image is in the Pod, its request fails, and its mark is the old one.
+    // The Pod has the new image, its request fails, and its mark is the old one.
     world.pods.get_mut(&ObjectKey::new("shop", "web-1")).unwrap().containers[0].image = "shop/web:v2".into();
     world.end("web-1", false);
     assert_eq!(world.said().0, "PodsFailed");
@@ -261,7 +262,7 @@ fn whoever_releases_it_takes_it_over() {
     world.settle();
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::Superseded)));
     assert!(world.asked.is_empty());
-    // By its strategy, with the mark left behind: that goes, too.
+    // The user changes the strategy but leaves the mark, which the rollout removes.
     let mut world = World::parked();
     world.settle();
     (world.template().holds, world.template().generation) = (false, 3);
@@ -270,7 +271,7 @@ fn whoever_releases_it_takes_it_over() {
     assert_eq!((world.released, world.ended()), (Some(Strategy::AsIs), Some(UpdateEnd::Superseded)));
 }
 
-/// A request for the template before may yet give its Pod something else.
+/// A request for the previous template may still change its Pod.
 #[test]
 fn who_releases_it_before_older_requests_are_over_takes_it_over() {
     let mut world = World::parked();
@@ -346,7 +347,7 @@ fn a_rollout_is_armed_once_its_workload_can_be_released() {
     world.settle();
     assert_eq!(armed(&world), (false, "CannotRelease"));
     assert_eq!((world.phase(), world.readings), (Some(Phase::Idle), 0));
-    // Twice as long each time, and at once with another spec.
+    // The delay doubles each time. A new spec is tried at once.
     for pause in [60, 120] {
         world.later(pause - 1);
         assert_eq!(world.trials, pause / 60);
@@ -356,7 +357,7 @@ fn a_rollout_is_armed_once_its_workload_can_be_released() {
     world.rollout.generation = Some(2);
     world.settle();
     assert_eq!((armed(&world), world.trials), ((true, "CanRelease"), 4));
-    // Another process takes it for proven.
+    // Another process relies on the proof.
     world.restart();
     world.trial = Done::Refused("not asked".into());
     world.settle();
@@ -380,7 +381,7 @@ fn a_rollout_whose_workload_cannot_be_released_any_more_is_armed_no_more() {
     assert_eq!((armed(&world), world.said().0), ((false, "CannotRelease"), "ReleaseRefused"));
 }
 
-/// `kubectl rollout restart`, with a new image of one container beside.
+/// `kubectl rollout restart`, together with a new image of one container.
 #[test]
 fn a_restart_follows_the_image_and_spares_the_container_that_has_it() {
     let mut world = World::parked();
@@ -400,7 +401,7 @@ fn a_restart_follows_the_image_and_spares_the_container_that_has_it() {
         world.end(pod, true);
     }
     assert_eq!((world.marked.len(), world.ended()), (3, Some(UpdateEnd::Updated)));
-    // Nothing but a restart.
+    // Only a restart.
     let mut world = World::parked();
     let restart = Lacks { restart: true, ..Lacks::default() };
     world.template().changes.insert("old".into(), Change::InPlace(restart));

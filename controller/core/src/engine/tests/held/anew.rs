@@ -1,4 +1,4 @@
-//! A request whose place a later one had: what it gave counts again once it is admitted anew.
+//! A request whose place a later one took: its claim counts again once it is admitted anew.
 
 use pitstop_api::condition::ConditionStatus;
 
@@ -8,7 +8,7 @@ fn cpu(request: &str, limit: &str) -> Value {
     json!({"containers": [{"name": "app", "resources": {"requests": {"cpu": request}, "limits": {"cpu": limit}}}]})
 }
 
-/// A Pod that takes that much of the node.
+/// A Pod with that CPU request on the node, in millicores.
 fn neighbour(node: &Node, request: i64) -> Pod {
     let mut other = node.pod.clone();
     (other.key, other.uid) = (ObjectKey::new("shop", "other"), "uid-other".into());
@@ -31,7 +31,7 @@ fn less_after_much() -> Node {
     node
 }
 
-/// A process begins to lead that finds this Pod beside its own.
+/// A process begins to lead, and finds the Pod `other`, too.
 fn leads(node: &mut Node, other: Pod) {
     node.happens(Event::Leader(true));
     node.happens(Event::Pods(Watch::list(vec![node.pod.clone(), other])));
@@ -61,7 +61,7 @@ fn what_others_have_got_meanwhile_is_not_given_again() {
     node.at_rest();
 }
 
-/// A limit that comes back by way of the spec would be a lower one for a moment.
+/// Going back to the spec first would lower the limit for a moment.
 #[test]
 fn what_may_be_given_again_is_given_in_one_step() {
     let mut node = less_after_much();
@@ -73,7 +73,7 @@ fn what_may_be_given_again_is_given_in_one_step() {
     assert_eq!((node.writes - writes, node.book.generation - attempt), (4, 2), "an order and its end");
 }
 
-/// Nothing but what the daemon has on record tells it who was given what.
+/// Only the daemon's record shows a new leader what was given for which request.
 #[test]
 fn a_new_leader_admits_anew_what_it_does_not_find_on_record() {
     for room in [true, false] {
@@ -88,7 +88,7 @@ fn a_new_leader_admits_anew_what_it_does_not_find_on_record() {
     }
 }
 
-/// What was given counts, whoever leads and however full the node has become.
+/// Given resources count, whichever process leads and however full the node is.
 #[test]
 fn what_is_on_record_is_not_admitted_anew() {
     let mut node = less_after_much();
@@ -100,7 +100,7 @@ fn what_is_on_record_is_not_admitted_anew() {
     node.at_rest();
 }
 
-/// Seconds lie between the acceptance, which has read what bounds the Pod, and the return.
+/// Seconds pass between the survey for the acceptance and the return of the claim.
 #[test]
 fn what_was_read_for_the_acceptance_does_not_count_for_the_return() {
     let mut node = Node::new();

@@ -48,7 +48,7 @@ fn a_container_that_its_policy_restarts_is_restarted_only_where_that_is_asked_fo
     }
 }
 
-/// The daemon may have seen an order that was withdrawn before it said a word.
+/// The daemon may have seen an order that was withdrawn before any answer.
 #[test]
 fn no_order_has_the_number_of_one_that_was_withdrawn_unanswered() {
     let mut node = Node::new();
@@ -62,7 +62,7 @@ fn no_order_has_the_number_of_one_that_was_withdrawn_unanswered() {
     assert!(node.book.orders.iter().all(|order| !first.contains(&order.id)));
 }
 
-/// What a request that is being deleted waited for nobody waits for.
+/// Nothing waits for the orders of a request that is being deleted.
 #[test]
 fn a_request_that_is_being_deleted_keeps_no_order_in_the_book() {
     let mut node = Node::new();

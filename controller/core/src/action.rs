@@ -1,4 +1,4 @@
-//! What goes into the engine and what comes out of it.
+//! Input and output of the engine: events and actions.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 use crate::pod::Pod;
 use crate::workload::Parked;
 
-/// An object of a kind.
+/// Identity of an object: kind, key and UID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Object {
     /// Its kind.
@@ -29,13 +29,13 @@ pub struct Object {
 }
 
 impl Object {
-    /// That one.
+    /// The identity of an object.
     pub fn new(kind: KindId, key: ObjectKey, uid: impl Into<String>) -> Self {
         Self { kind, key, uid: uid.into() }
     }
 }
 
-/// Something happened.
+/// Input of the engine.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// Pods changed.
@@ -46,11 +46,11 @@ pub enum Event {
     Parked(TargetKind, Watch<Parked>),
     /// Order books changed.
     NodeWorks(Watch<NodeWork>),
-    /// This process began or ceased to lead.
+    /// This process became the leader (true), or leads no longer (false).
     Leader(bool),
-    /// The API server keeps each daemon to its own node, or does not ([`crate::guard`]).
+    /// Whether the API server restricts each daemon to its own node ([`crate::guard`]).
     Guarded(bool),
-    /// A write of an object came back.
+    /// Result of a write of an object.
     Written {
         /// The object.
         key: ObjectKey,
@@ -59,7 +59,7 @@ pub enum Event {
         /// How it ended.
         outcome: Written,
     },
-    /// A write of a Pod came back.
+    /// Result of a write of a Pod.
     PodWritten {
         /// The Pod.
         key: ObjectKey,
@@ -68,7 +68,7 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome<Pod>,
     },
-    /// A dry run of a Pod's change came back.
+    /// Result of a dry run of a Pod's change.
     PodTried {
         /// The Pod.
         key: ObjectKey,
@@ -77,42 +77,42 @@ pub enum Event {
         /// How it ended.
         outcome: Outcome<()>,
     },
-    /// What a request has had done came back.
+    /// Result of a deed of a request.
     DeedDone {
-        /// For whom.
+        /// The request.
         by: Object,
-        /// What.
+        /// The deed.
         deed: Box<Deed>,
         /// How it ended.
         done: Done,
     },
-    /// What bounds the Pods of a namespace and a node was read.
+    /// Result of [`Action::Survey`].
     Surveyed {
-        /// The namespace, and the name of the node.
+        /// Namespace, and name of the node.
         place: ObjectKey,
-        /// What was found.
+        /// The survey, if it succeeded.
         outcome: Outcome<Survey>,
     },
-    /// The API server was asked for the Pod of a request.
+    /// Result of [`Action::ReadPod`].
     PodRead {
-        /// For whom.
+        /// The request.
         by: Object,
         /// The Pod's UID.
         outcome: Outcome<String>,
     },
-    /// A write of an order book came back.
+    /// Result of a write of the order book of this node.
     NodeWorkWritten(String, Outcome<NodeWork>),
     /// Time passed.
     Tick,
 }
 
 impl Event {
-    /// Objects of that kind changed.
+    /// Objects of kind `K` changed.
     pub fn of<K: Registered>(watch: Watch<K>) -> Self {
         Self::Objects(K::watched(watch))
     }
 
-    /// That there are no objects of any kind but of those: what is listed by whoever knows no other.
+    /// Empty lists for every kind except `kinds`.
     pub fn none_but(kinds: &[KindId]) -> Vec<Self> {
         struct Lists<'a> {
             kinds: &'a [KindId],
@@ -130,30 +130,30 @@ impl Event {
         lists.lists
     }
 
-    /// A write of an object of that kind came back.
+    /// Result of a write of an object of kind `K`.
     pub fn written<K: Registered>(key: ObjectKey, uid: String, outcome: Outcome<K>) -> Self {
         Self::Written { key, uid, outcome: K::written(outcome) }
     }
 }
 
-/// A write, or a reading, to do. Each names what it relies on, and can be repeated.
+/// A write or read to perform. Each names its precondition and can be repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Write an object.
     Write {
-        /// The object; its UID for the logs, and for a deletion as the precondition.
+        /// The object. Its UID is for the logs; for a deletion it is also the precondition.
         object: Object,
-        /// What.
+        /// The write.
         write: Write,
     },
-    /// Read what bounds Pods: the `LimitRange`s and the `ResourceQuota`s of a namespace, and a node.
+    /// Read the limits for Pods: the `LimitRange`s and `ResourceQuota`s of a namespace, and a node.
     Survey {
-        /// The namespace, and the name of the node.
+        /// Namespace, and name of the node.
         place: ObjectKey,
     },
     /// Read whether the Pod of a request exists.
     ReadPod {
-        /// For whom.
+        /// The request.
         by: Object,
         /// The Pod.
         pod: ObjectKey,
@@ -162,47 +162,47 @@ pub enum Action {
     WriteOrders {
         /// The node.
         node: String,
-        /// What of the book must be as it was.
+        /// The state of the book that this write requires.
         basis: Basis,
         /// All open orders.
         orders: Vec<Order>,
-        /// IDs of those of them whose request has ended or is about to.
+        /// IDs of the orders whose request has ended or is about to end.
         closed: Vec<String>,
-        /// The book has no owner, and gets its node for one if that is there.
+        /// The book has no owner: make its node the owner, if the node exists.
         adopt: bool,
     },
-    /// Change a Pod, if it is still that version.
+    /// Change a Pod, if its version is unchanged.
     PatchPod {
         /// The Pod.
         key: ObjectKey,
         /// Its UID.
         uid: String,
-        /// The version that was looked at.
+        /// The version that the change is based on.
         resource_version: String,
-        /// What to change; all else stays.
+        /// What to change; the rest of the Pod stays.
         change: PodChange,
     },
-    /// Do something for a request.
+    /// Carry out a deed of a request.
     Do {
-        /// For whom.
+        /// The request.
         by: Object,
-        /// What.
+        /// The deed.
         deed: Deed,
     },
-    /// Tell people; lost ones are not repeated.
+    /// Record a Kubernetes event; not repeated if lost.
     Emit(Note),
-    /// Count; lost ones are not repeated.
+    /// Count a measure; not repeated if lost.
     Count(Measure),
 }
 
-/// What a write of a node's orders rests on: nothing is written where it is another.
+/// Precondition of a write of a node's orders: the write fails if the book is different.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Basis {
-    /// There is no book, and one is made.
+    /// No book exists: the write creates it.
     Absent,
-    /// All of the book, the daemon's answers included: its `metadata.resourceVersion`.
+    /// The whole book is unchanged, including the daemon's answers: its `metadata.resourceVersion`.
     Version(String),
-    /// What the controllers have written: the daemon may have answered meanwhile.
+    /// The part that controllers write is unchanged; the daemon may have answered meanwhile.
     Orders {
         /// The book's UID.
         uid: String,
@@ -214,20 +214,20 @@ pub enum Basis {
 /// A write of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Replace the status, if the object is still that version.
+    /// Replace the status, if the object's version is unchanged.
     Status {
         /// The version that the status was computed from.
         resource_version: String,
         /// The whole status.
         status: Status,
     },
-    /// Set or remove labels and annotations, if the object is still that version.
+    /// Set or remove labels and annotations, if the object's version is unchanged.
     Metadata {
-        /// The version that was looked at.
+        /// The version that the change is based on.
         resource_version: String,
-        /// Label values; absent ones are removed.
+        /// Label values; `None` removes the label.
         labels: BTreeMap<String, Option<String>>,
-        /// Annotation values; absent ones are removed.
+        /// Annotation values; `None` removes the annotation.
         annotations: BTreeMap<String, Option<String>>,
     },
     /// Delete the object, if it still has that UID.

@@ -1,8 +1,8 @@
-//! What the tests hold the conditions of every kind to.
+//! Checks that the tests make on the conditions of every kind.
 
 use pitstop_api::condition::{self, Condition, ConditionStatus};
 
-/// What conditions say in several ways is the same in all of them, and each is `known` by its reason.
+/// Asserts that the conditions agree with each other, and that each reason is `known`.
 #[track_caller]
 pub(crate) fn agree(conditions: &[Condition], over: bool, known: impl Fn(&Condition) -> bool) {
     let told = |type_| {

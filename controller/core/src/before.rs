@@ -1,4 +1,4 @@
-//! What goes before a request that has not begun, whatever its kind.
+//! What a request of any kind must wait for before it begins.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use pitstop_api::condition::{self, COMPLETE, Condition};
 
 use crate::change::Named;
 
-/// What conditions tell already of a wait for that reason. It stays: what a request waits for first is written once, for with
-/// each end of a request all that wait for the Pod would else be written again.
+/// The message that `conditions` already have about a wait for `reason`. It is kept: otherwise each end of a request
+/// would rewrite every request that waits for the Pod.
 pub fn told<'a>(conditions: &'a [Condition], reason: &str) -> Option<&'a str> {
     condition::find(conditions, COMPLETE)
         .filter(|told| told.reason == reason)
         .map(|told| told.message.as_str())
 }
 
-/// What goes first.
+/// What a request waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// That request for the same Pod.
+    /// This request for the same Pod.
     Request(Named),
-    /// So many requests of its kind in its namespace.
+    /// This many requests of its kind that are open in its namespace.
     TooMany(usize),
 }
 

@@ -1,4 +1,4 @@
-//! What requests change of Pods and tell people, whatever their kind.
+//! Changes that requests of all kinds make to Pods, and events that they record.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use crate::readiness::GateChange;
 /// One kind of change to a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodChange {
-    /// Set these conditions of its status, and no other.
+    /// Set only these conditions of its status.
     Gates(Vec<GateChange>),
-    /// Set these containers' images, after a dry run has shown that just this would be stored.
+    /// Set images of containers, after a dry run has shown that the API server stores exactly this.
     Images(Vec<ImageChange>),
-    /// Set these containers' resources, after a dry run has shown that just this would be stored.
+    /// Set resources of containers, after a dry run has shown that the API server stores exactly this.
     Resources(Sizing),
 }
 
 /// Resources to set in a Pod through its subresource `resize`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizing {
-    /// The containers; all others stay as they are.
+    /// The containers; all others stay unchanged.
     pub containers: Vec<ResourceChange>,
-    /// Only find out whether it would be stored.
+    /// Make only a dry run.
     pub dry_run: bool,
 }
 
-/// Other resources for one container.
+/// New resources for one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceChange {
     /// The container.
     pub container: String,
     /// It is one of `spec.initContainers`.
     pub init: bool,
-    /// What to set; what is absent stays as it is.
+    /// Amounts to set; absent amounts stay unchanged.
     pub resources: Resources,
-    /// All that the container is to have then.
+    /// All resources of the container after the change.
     pub whole: Resources,
 }
 
-/// Another image string for one container.
+/// A new image string for one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageChange {
     /// The container.
@@ -49,7 +49,7 @@ pub struct ImageChange {
     pub init: bool,
     /// The image to set.
     pub image: String,
-    /// The API server has just said that it would store it: it is not asked again before it is set.
+    /// A dry run has just succeeded, so no other one is made before the write.
     pub tried: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct ImageChange {
 pub struct Named {
     /// Its kind.
     pub kind: KindId,
-    /// It.
+    /// Namespace and name.
     pub key: ObjectKey,
 }
 
@@ -71,17 +71,17 @@ impl fmt::Display for Named {
 /// A Kubernetes event to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// The request's kind, or that of a workload.
+    /// Kind of the request or workload.
     pub kind: KindId,
     /// The request, or the workload.
     pub request: ObjectKey,
     /// Its UID.
     pub request_uid: String,
-    /// The Pod it is about, if the event belongs there too.
+    /// The Pod that also gets the event, and its UID.
     pub pod: Option<(ObjectKey, String)>,
-    /// The request was made for an object of [many](crate::kind::About::many) Pods, which tells of it and deletes it.
+    /// The request was made by an object for [many](crate::kind::About::many) Pods, which reports on it and deletes it.
     pub owned: bool,
-    /// It tells of a failure.
+    /// It reports a failure.
     pub warning: bool,
     /// One `CamelCase` word.
     pub reason: &'static str,
@@ -90,7 +90,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// The event is recorded on the request, and not on its Pod alone.
+    /// The event is recorded on the request, not only on its Pod.
     pub fn is_on_request(&self) -> bool {
         !self.owned || self.pod.is_none()
     }

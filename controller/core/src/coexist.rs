@@ -1,48 +1,48 @@
 //! Whether `OpenKruise` serves the same kind: two controllers that carry out the same requests would restart
 //! containers twice.
 //!
-//! Any sign of Kruise counts, not only signs of its own controller for `ContainerRecreateRequest`: whether that one
-//! is off is a flag in Kruise's own process, which only people can tell for sure. Facts about Kruise are from its
-//! source at 1.9 (`pkg/webhook`, chart `kruise`).
+//! Any sign of Kruise counts, not only signs of its own controller for `ContainerRecreateRequest`. A flag of Kruise's
+//! own process turns that controller off, so only the user knows for sure. Facts about Kruise are from its source at
+//! 1.9 (`pkg/webhook`, chart `kruise`).
 
 use std::fmt;
 
-/// The `MutatingWebhookConfiguration` that Kruise's chart makes and its manager cannot run without.
+/// The `MutatingWebhookConfiguration` of Kruise's chart, without which Kruise's manager cannot run.
 pub const WEBHOOK_CONFIGURATION: &str = "kruise-mutating-webhook-configuration";
-/// The definition that both would own.
+/// The CRD that both would own.
 pub const DEFINITION: &str = "containerrecreaterequests.apps.kruise.io";
 /// The release name that Kruise's installation guide gives its chart.
 pub const HELM_RELEASE: &str = "kruise";
 
-/// One object as far as it is known.
+/// One object, as far as its watch has shown it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Seen<T> {
-    /// The first list has not come.
+    /// The first list has not arrived.
     #[default]
     NotYet,
-    /// There is none.
+    /// The object does not exist.
     Absent,
-    /// It is there.
+    /// The object exists.
     Present(T),
 }
 
 /// Kruise's webhook configuration, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
-    /// One of its webhooks is asked about `ContainerRecreateRequest`s.
+    /// The API server calls one of its webhooks for `ContainerRecreateRequest`s.
     pub asked_about_requests: bool,
 }
 
-/// The definition of `ContainerRecreateRequest`, reduced to what decisions need. Ours has neither.
+/// The CRD of `ContainerRecreateRequest`, reduced to what decisions need. Ours has neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// Its versions are converted by a webhook.
+    /// A webhook converts its versions.
     pub converted: bool,
     /// The Helm release that it belongs to.
     pub helm_release: Option<String>,
 }
 
-/// What there is to see.
+/// The objects that may show signs of Kruise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// [`WEBHOOK_CONFIGURATION`].
@@ -54,11 +54,11 @@ pub struct Surroundings {
 /// A sign of Kruise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sign {
-    /// Its webhook configuration is there.
+    /// Its webhook configuration exists.
     Installed,
-    /// Its webhook is asked about requests.
+    /// The API server calls its webhook for requests.
     Asked,
-    /// It converts requests between versions.
+    /// Its webhook converts requests between versions.
     Converts,
     /// Its Helm release owns the definition.
     Owns,
@@ -75,16 +75,17 @@ impl fmt::Display for Sign {
     }
 }
 
-/// What follows.
+/// Whether pitstop carries out requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Not everything was looked at yet: nothing is done.
+    /// Not all objects are known yet: no request is carried out.
     Unknown,
     /// Requests are carried out.
     Serve,
-    /// Requests are carried out beside a Kruise that is said not to; what still stands in the way.
+    /// The user says that Kruise's controller is off: requests are carried out. Holds the signs that make requests
+    /// fail.
     ServeBeside(Vec<Sign>),
-    /// No request is touched: why.
+    /// No request is carried out, because of these signs.
     Refuse(Vec<Sign>),
 }
 
@@ -95,11 +96,11 @@ impl Verdict {
     }
 }
 
-/// Decides. `told_off`: people say that Kruise's own controller for requests is off.
+/// Decides. `told_off`: the user says that Kruise's own controller for requests is off.
 pub fn judge(surroundings: &Surroundings, told_off: bool) -> Verdict {
     let signs = signs(surroundings);
     if told_off {
-        // Only what makes requests fail: with its gate off, Kruise's webhook refuses every one of them.
+        // Only signs that make requests fail: with its gate off, Kruise's webhook refuses every request.
         let in_the_way: Vec<Sign> =
             signs.into_iter().filter(|sign| matches!(sign, Sign::Asked | Sign::Converts)).collect();
         return if in_the_way.is_empty() { Verdict::Serve } else { Verdict::ServeBeside(in_the_way) };
@@ -164,7 +165,7 @@ mod tests {
         for (found, signs) in [
             (seen(kruise(true), ours()), vec![Installed, Asked]),
             (seen(kruise(false), ours()), vec![Installed]),
-            // What was not looked at yet cannot take a sign back.
+            // An object that is not known yet cannot cancel a sign.
             (seen(kruise(true), Seen::NotYet), vec![Installed, Asked]),
             (seen(Seen::Absent, definition(true, None)), vec![Converts]),
             (seen(Seen::NotYet, definition(false, Some("kruise"))), vec![Owns]),
@@ -173,7 +174,7 @@ mod tests {
             assert!(!verdict.serves());
             assert_eq!(verdict, Verdict::Refuse(signs));
         }
-        // A chart of one's own may bring our definition.
+        // A user's own chart may contain our CRD.
         assert_eq!(judge(&seen(Seen::Absent, definition(false, Some("platform"))), false), Verdict::Serve);
     }
 

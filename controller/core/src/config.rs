@@ -5,32 +5,32 @@ use std::time::Duration;
 /// Tunable times.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Bound of requests that name no deadline; absent for none.
+    /// Deadline of requests that set none; `None` for no deadline.
     pub default_active_deadline: Option<Duration>,
-    /// How many requests of one kind are carried out in a namespace at a time; absent for all of them.
+    /// Most requests of one kind that are open in a namespace at a time; `None` for no limit.
     pub max_open_requests_per_namespace: Option<usize>,
     /// How long an order may stay without the daemon's answer.
     pub daemon_silent_after: Duration,
-    /// How long an order may stay unanswered where the kubelet can restart the container instead.
+    /// How long an order may stay unanswered if the kubelet can restart the container instead.
     pub fall_back_after: Duration,
-    /// How long a wait lasts before it is written down.
+    /// How long a wait lasts before the controller writes it to the status.
     pub progress_after: Duration,
-    /// Mean time between such writes for one node, or for those that wait for one Pod or in one namespace: the more want
-    /// one, the later each tells of its waits.
+    /// Mean time between such writes for the requests of one node, Pod or namespace. The more requests wait, the later
+    /// each one writes its wait.
     pub progress_spacing: Duration,
-    /// The longest that a wait lasts before it is written down, however many want to.
+    /// Longest wait before such a write, however many requests wait.
     pub progress_at_most: Duration,
-    /// How long answered orders stay in a book, so that many are dropped in one write.
+    /// How long answered orders stay in a book, so that one write drops many.
     pub tidy_after: Duration,
-    /// How far the watch of Pods may be behind what admission read.
+    /// How far the watch of Pods may lag behind what admission read.
     pub watch_lag: Duration,
-    /// How long the watch may take to show what a conflict was about before the write is tried again.
+    /// How long to wait after a conflict for the watch to show the newer version, before the write is tried again.
     pub conflict_patience: Duration,
-    /// How long a write may be under way, from its decision until nothing can come of it any more, in whatever process.
+    /// How long a write may be under way: from its decision until it can no longer take effect, in any process.
     pub write_bound: Duration,
-    /// The daemons may give Pods other resources where the kubelet does not.
+    /// The daemons may give Pods other resources if the kubelet does not.
     pub resize_cri: bool,
-    /// How long the end of a resize waits for the original resources to be back.
+    /// How long the end of a resize waits until the original resources are restored.
     pub restore_patience: Duration,
 }
 

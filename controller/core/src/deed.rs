@@ -1,4 +1,4 @@
-//! What a request has done beside writing itself, its Pod and its orders.
+//! Deeds: what a request does besides writes of itself, its Pod and its orders.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::change::ImageChange;
 use crate::key::{KindId, ObjectKey};
 use crate::workload::{Set, Version, Workload, WorkloadQuery};
 
-/// One such thing. It names what it relies on, and can be repeated.
+/// One action for a request. It names its precondition and can be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Make an object that belongs to the request.
+    /// Create an object that the request owns.
     Create(Box<Child>),
-    /// Delete such an object, if it still has that UID.
+    /// Delete such an object, if it still has this UID.
     Delete {
         /// Its kind.
         kind: KindId,
@@ -24,7 +24,7 @@ pub enum Deed {
         /// Its UID.
         uid: String,
     },
-    /// Let such an object go on that was made [suspended](crate::kind::Kind::suspended), if it still has that UID.
+    /// Release such an object that was created [suspended](crate::kind::Kind::suspended), if it still has this UID.
     Resume {
         /// Its kind.
         kind: KindId,
@@ -35,7 +35,7 @@ pub enum Deed {
         /// The Pod that it is for.
         pod: ObjectKey,
     },
-    /// Find out whether the API server would store these images in a Pod, if it still has that UID.
+    /// Find out whether the API server would store these images in a Pod, if it still has this UID.
     TryImages {
         /// The Pod.
         key: ObjectKey,
@@ -44,11 +44,11 @@ pub enum Deed {
         /// The images.
         images: Vec<ImageChange>,
     },
-    /// Find out whether there is a node of that name that is ready.
+    /// Find out whether a node of this name exists and is ready.
     AskNode(String),
     /// Read a workload.
     AskWorkload(Box<WorkloadQuery>),
-    /// Tell its controller of which revision a Pod is, if it is still that version.
+    /// Mark a Pod with its revision for the workload's controller, if the Pod is still this version.
     MarkPod {
         /// The Pod.
         key: ObjectKey,
@@ -58,31 +58,31 @@ pub enum Deed {
         resource_version: String,
         /// The revision.
         revision: String,
-        /// Of which kind its workload is, if it has one: that of a `Deployment` does not look at it.
+        /// Kind of its workload, if any. The controller of a `Deployment` does not look at the mark.
         of: Option<TargetKind>,
     },
-    /// Write a template into a `ReplicaSet` of a parked `Deployment`, if both are still that version.
+    /// Write a template into a `ReplicaSet` of a parked `Deployment`, if both are still this version.
     Commit(Box<Commit>),
-    /// Release a workload that is parked, if it is still that version.
+    /// Release a parked workload, if it is still this version.
     Release(Box<Release>),
-    /// Find out whether a workload could be released, parked or not: there is the right, and the policy without which it would be
-    /// the right to do more.
+    /// Find out whether a workload, parked or not, could be released: the controller has the right, and the policy
+    /// exists that narrows this right.
     TryRelease {
         /// Its kind.
         kind: TargetKind,
         /// Namespace and name.
         key: ObjectKey,
     },
-    /// Make a Pod that has a node's kubelet pull images, with the credentials of another Pod.
+    /// Create a Pod that makes a node's kubelet pull images with the credentials of another Pod.
     Pull(Box<Puller>),
-    /// Delete a Pod that was made for the request, if it still has that UID.
+    /// Delete a Pod that was made for the request, if it still has this UID.
     DeletePod {
         /// The Pod.
         key: ObjectKey,
         /// Its UID.
         uid: String,
     },
-    /// Evict a Pod, if it still has that UID.
+    /// Evict a Pod, if it still has this UID.
     Evict {
         /// The Pod.
         key: ObjectKey,
@@ -92,13 +92,13 @@ pub enum Deed {
 }
 
 impl Deed {
-    /// It is about one Pod of many, or the request for one: several may be under way.
+    /// It concerns one Pod of many, or the request for that Pod: several may be under way.
     pub fn is_one_of_many(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Delete { .. } | Self::Resume { .. } | Self::MarkPod { .. })
     }
 }
 
-/// An object to make. It goes with the request, its owner.
+/// An object to create. The request owns it, so it is deleted with the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its kind.
@@ -122,14 +122,14 @@ pub struct Release {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
-    /// What its strategy was before.
+    /// The strategy to restore.
     pub to: Strategy,
 }
 
-/// A strategy to put back.
+/// A strategy to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// It is as it was already.
+    /// The strategy is already as before.
     AsIs,
     /// The partition of a `StatefulSet`.
     Partition(u32),
@@ -140,7 +140,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// What the mark of a parked workload says that it is released to; nothing where it says something else.
+    /// The strategy that the mark of a parked workload names; `None` for any other value.
     pub fn marked(kind: TargetKind, mark: &str) -> Option<Self> {
         match kind {
             TargetKind::StatefulSet => mark.parse().ok().map(Self::Partition),
@@ -149,7 +149,7 @@ impl Strategy {
         }
     }
 
-    /// The mark that says it; nothing where there is nothing to put back.
+    /// The mark that names it; `None` if nothing is to be restored.
     pub(crate) fn mark(self) -> Option<String> {
         match self {
             Self::AsIs => None,
@@ -160,34 +160,35 @@ impl Strategy {
     }
 }
 
-/// A step by which a `Deployment` takes the Pods that it has for those of its new template.
+/// A step by which a `Deployment` adopts its existing Pods as Pods of its new template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// The namespace.
     pub namespace: String,
     /// The `Deployment`.
     pub deployment: Version,
-    /// The one of its `ReplicaSet`s that has Pods.
+    /// Its `ReplicaSet` that has Pods.
     pub active: Set,
-    /// What is written.
+    /// What to write.
     pub step: CommitStep,
 }
 
-/// What is written into which `ReplicaSet`.
+/// What to write into which `ReplicaSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommitStep {
-    /// The old template, with the annotations that `kubectl rollout history` reads, into this one, which has the new one.
+    /// The old template, with the annotations that `kubectl rollout history` reads, into this one, which has the new
+    /// template.
     Keep(Set),
-    /// The same into a new one without Pods.
+    /// The same into a new `ReplicaSet` without Pods.
     Make,
-    /// The new template, into the one with Pods.
+    /// The new template, into the `ReplicaSet` with Pods.
     Swap,
-    /// A mark, into this one: it has the template of the one with Pods, and is older, so it would get the Pods.
+    /// A mark, into this one: it is older and has the template of the one with Pods, so it would get the Pods.
     Void(Set),
 }
 
 impl CommitStep {
-    /// What it is in logs.
+    /// Its name in logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Keep(_) => "keep the old template in another ReplicaSet",
@@ -198,12 +199,12 @@ impl CommitStep {
     }
 }
 
-/// A Pod that has the kubelet of its node pull images, runs nothing of them, and ends. It goes with the request, its owner.
+/// A Pod that makes the kubelet of its node pull images, runs nothing of them, and ends. The request owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Puller {
     /// Namespace, which is the request's, and name.
     pub key: ObjectKey,
-    /// The Pod whose `imagePullSecrets` and service account it has.
+    /// The Pod whose `imagePullSecrets` and service account it uses.
     pub of: ObjectKey,
     /// That Pod's UID.
     pub of_uid: String,
@@ -231,15 +232,15 @@ pub struct ImageToPull {
 pub enum Done {
     /// It took effect.
     Effected,
-    /// The workload that was asked for.
+    /// The workload that was read.
     Told(Box<Workload>),
-    /// What it is about does not exist.
+    /// Its object does not exist. For a query about a node, also: the node is not ready.
     Gone,
-    /// Its precondition failed, or what it makes exists.
+    /// Its precondition failed, or the object to create exists.
     Conflict,
-    /// It failed in these words, perhaps after it took effect; worth another try.
+    /// It failed with this message, perhaps after it took effect. Worth another try.
     Retry(String),
-    /// It was refused in these words, so it had no effect. Worth another try all the same: an API server that has just
-    /// started refuses what it does not know the roles for yet.
+    /// It was refused with this message, so it had no effect. Worth another try: an API server that has just started
+    /// refuses requests until it knows the roles.
     Refused(String),
 }

@@ -1,14 +1,14 @@
-//! Taking a Pod out of service before something of it is stopped, whatever the kind of the request that asks for it.
+//! Draining: a Pod goes out of service before any of its containers stops, for requests of every kind.
 //!
-//! The request's hold keeps the condition behind every served readiness gate of the Pod False. Once the Pod is seen
-//! both held and not ready, the grace period runs on this process's clock, and starts anew should the Pod become
-//! ready again. A Pod without such a gate stays in service; there the grace only passes.
+//! The request's hold keeps the condition of every served readiness gate of the Pod False. Once the Pod is seen both
+//! held and not ready, the grace period runs on this process's clock. It starts anew if the Pod becomes ready again. A
+//! Pod without such a gate stays in service; only the grace period passes.
 
 use crate::pod::Pod;
 use crate::readiness::Hold;
 use crate::time::{Mono, note_since, seconds};
 
-/// What this process has seen of a drain; another process counts anew.
+/// What this process has seen of a drain; another process starts anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// When it first saw that the Pod is to be drained.
@@ -18,7 +18,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Notes since when the Pod is out of service for that hold; without one, or without the Pod, it is not drained.
+    /// Notes since when the hold keeps the Pod out of service. Without hold or Pod, the Pod is not drained.
     pub(crate) fn update(&mut self, now: Mono, pod: Option<&Pod>, hold: Option<&Hold>) {
         let Some(pod) = pod else {
             *self = Self::default();
@@ -29,8 +29,8 @@ impl Seen {
         note_since(&mut self.unready, now, out);
     }
 
-    /// Whether the Pod has been out of service for that many seconds; if not, why, and when to look again though nothing
-    /// happened.
+    /// Succeeds if the Pod has been out of service for `grace` seconds. The error says why not, and when to look again
+    /// without an event.
     pub(crate) fn stage(&self, now: Mono, pod: &Pod, grace: i64) -> Result<(), (Wait, Option<Mono>)> {
         let since = if pod.gates.is_empty() { self.asked } else { self.unready };
         let until = since.map(|since| since.after(seconds(grace)));
@@ -43,16 +43,16 @@ impl Seen {
     }
 }
 
-/// Why nothing of a Pod may be stopped yet.
+/// Why no container of a Pod may be stopped yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// The Pod is still ready: its condition has not been written, or the kubelet has not followed.
+    /// The Pod is still ready: its condition is not written, or the kubelet has not reacted.
     NotReadyPod,
-    /// The condition of that type has a message that is not pitstop's to change.
+    /// The condition of this type has a message that pitstop must not change.
     ForeignGate(String),
-    /// The Pod is out of service, and is kept so for that many seconds before the first stop.
+    /// The Pod is out of service, and stays so for this many seconds before the first stop.
     Draining(i64),
-    /// The Pod cannot be taken out of service; that many seconds pass all the same before the first stop.
+    /// The Pod cannot be taken out of service; this many seconds still pass before the first stop.
     NoGate(i64),
 }
 
@@ -60,10 +60,9 @@ pub enum Wait {
 pub const DRAINING: &str = "Draining";
 /// Reason of `Drained` when the Pod cannot be taken out of service, and of the wait for the time to pass.
 pub const NO_GATE: &str = "NoReadinessGate";
-/// Reason of `Drained` while somebody else holds the gate by which the Pod is to be taken out of service, and of the wait
-/// for that.
+/// Reason of `Drained` while another writer holds the gate that the drain needs, and of the wait for it.
 pub const GATE_IN_USE: &str = "ReadinessGateInUse";
-/// Reason of `Drained` when the request ended before; and of the event that tells of a Pod without a gate.
+/// Reason of `Drained` if the request ended earlier, and of the event about a Pod without a gate.
 pub const NOT_DRAINED: &str = "NotDrained";
 
 impl Wait {
@@ -110,7 +109,7 @@ impl Wait {
     }
 }
 
-/// What `Drained` says when the drain begins: its reason, and a sentence.
+/// Reason and message of `Drained` when the drain begins.
 pub(crate) fn begins(pod: &Pod, grace: i64) -> (&'static str, String) {
     match Wait::opening(pod, grace) {
         Wait::NoGate(_) => {

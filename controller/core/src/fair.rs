@@ -1,41 +1,41 @@
-//! A queue that namespaces share: they take turns, and when it is full, the one that has most in it loses.
+//! A queue that namespaces share. They take turns; if it is full, the namespace with the most items loses one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// What waits, by namespaces; of one namespace in the order in which it came.
+/// Waiting items by namespace, each namespace in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Fair<T> {
     lines: BTreeMap<String, VecDeque<T>>,
-    /// How many wait.
+    /// Number of waiting items.
     len: usize,
-    /// How many may.
+    /// Most items that may wait.
     most: usize,
     /// The namespace that had a turn last.
     last: String,
 }
 
 impl<T> Fair<T> {
-    /// Empty; holds so many.
+    /// An empty queue for `most` items.
     pub fn new(most: usize) -> Self {
         Self { lines: BTreeMap::new(), len: 0, most, last: String::new() }
     }
 
-    /// Goes to the end of the line of its namespace. Gives back what is lost by that, where there is no room: the last of
-    /// the longest line.
+    /// Adds the item to the end of its namespace's line. If the queue is full, removes and returns the last item of the
+    /// longest line.
     pub fn push(&mut self, namespace: &str, item: T) -> Option<T> {
         self.len = self.len.saturating_add(1);
         self.lines.entry(namespace.to_owned()).or_default().push_back(item);
         if self.len <= self.most {
             return None;
         }
-        // Among equals, the one that came.
+        // Among lines of equal length, the one that just grew.
         let length = |(name, line): &(&String, &VecDeque<T>)| (line.len(), name.as_str() == namespace);
         let longest = self.lines.iter().max_by_key(length).map(|(name, _)| name.clone())?;
         self.take(&longest, VecDeque::pop_back)
     }
 
-    /// The next one: the first of the namespace whose turn it is.
+    /// Removes and returns the first item of the namespace whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
         let after = (Excluded(self.last.as_str()), Unbounded);
         let next = self.lines.range::<str, _>(after).next().or_else(|| self.lines.first_key_value());

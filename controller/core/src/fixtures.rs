@@ -1,4 +1,4 @@
-//! A Pod as tests know it.
+//! A Pod for tests.
 
 use pitstop_api::quantity::Resources;
 
@@ -32,7 +32,7 @@ pub(crate) fn container(name: &str) -> Container {
     Container { name: name.into(), resources, status: Some(status), ..Container::default() }
 }
 
-/// A controller of that kind.
+/// A controller of this kind.
 pub(crate) fn controller(kind: &str) -> Controller {
     Controller { kind: kind.into(), uid: "owner-1".into() }
 }
@@ -52,7 +52,7 @@ pub(crate) fn pod() -> Pod {
     }
 }
 
-/// Lists of nothing, for every kind but restarts and resizes.
+/// Empty lists, for every kind except restarts and resizes.
 pub(crate) fn other_lists() -> Vec<Event> {
     Event::none_but(&[recreate::ID, resize::ID])
 }

@@ -1,9 +1,8 @@
-//! Whether the API server keeps each daemon to its own node.
+//! Whether the API server restricts each daemon to its own node.
 //!
-//! All daemons share one `ServiceAccount`; what keeps the token of one from writing the answers of another is the
-//! `ValidatingAdmissionPolicy` [`POLICY`]. It also denies the creation of one `NodeWork`, [`PROBE`], to everybody. Who
-//! tries that, as a dry run, learns whether the policy is there, bound, and in force; see
-//! `deploy/base/daemon/policy.yaml`.
+//! All daemons share one `ServiceAccount`. The `ValidatingAdmissionPolicy` [`POLICY`] keeps the token of one daemon
+//! from writing the answers of another. It also denies everybody the creation of one `NodeWork`, [`PROBE`]. A dry run
+//! of that creation shows whether the policy exists, is bound and is in force; see `deploy/base/daemon/policy.yaml`.
 
 use std::time::Duration;
 
@@ -13,14 +12,14 @@ use kube::core::{Request as Builder, request};
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 use pitstop_api::nodework::{NodeWork, NodeWorkSpec};
 
-/// The policy and its binding.
+/// Name of the policy and of its binding.
 pub const POLICY: &str = "pitstop-daemon";
-/// The `NodeWork` that the policy lets nobody create. No node has this name: it is in the project's own domain.
+/// The `NodeWork` that the policy denies to everybody. No node has this name: it is in the project's own domain.
 pub const PROBE: &str = "self-check.pitstop.dev";
 
-/// How long a denial counts. A policy that is taken away is missed after that time at the latest.
+/// How long a denial counts. The controller notices the removal of the policy after this time at the latest.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
-/// How soon to look again where there was none: an installation is under way, or the API server is away.
+/// How soon to look again without a denial: an installation is under way, or the API server is unavailable.
 const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// What one answer shows.
@@ -28,14 +27,14 @@ const LOOK_SOON: Duration = Duration::from_secs(2);
 pub enum Verdict {
     /// The policy denied it.
     InForce,
-    /// It would have been created, or something else stood in the way: why that is no denial by the policy.
+    /// No denial by the policy: the API server accepted the probe, or refused it for another reason. Says which.
     Missing(String),
-    /// The API server did not get so far: why. What was known before still counts.
+    /// The API server did not decide, for this reason. The previous verdict still counts.
     Unknown(String),
 }
 
 impl Verdict {
-    /// When to look again.
+    /// How long until the next probe.
     pub fn look_again(&self) -> Duration {
         match self {
             Self::InForce => LOOK_AGAIN,
@@ -44,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Asks for the creation of [`PROBE`], as a dry run: nothing is stored, whatever the answer.
+/// A request to create [`PROBE`] as a dry run: nothing is stored, whatever the answer.
 pub fn probe() -> Result<http::Request<Vec<u8>>, request::Error> {
     let body = serde_json::to_vec(&NodeWork::new(PROBE, NodeWorkSpec::default()))
         .map_err(request::Error::SerializeBody)?;

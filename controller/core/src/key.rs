@@ -15,12 +15,12 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// The object of that name in that namespace.
+    /// The object with this name in this namespace.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// As an object's metadata say.
+    /// The key in an object's metadata.
     pub fn of(metadata: &ObjectMeta) -> Self {
         Self::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
     }
@@ -36,12 +36,12 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A kind, by its name: what `kind` says in its objects.
+/// A kind, by its name: the field `kind` of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindId(&'static str);
 
 impl KindId {
-    /// The kind of that name.
+    /// The kind with this name.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }

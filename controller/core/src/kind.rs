@@ -1,8 +1,7 @@
-//! What the engine must know of a kind of objects by which users ask for something to be done to Pods, and what a kind is
-//! told by the engine.
+//! The interface between the engine and a kind: a type of objects by which users request work on Pods.
 //!
-//! A kind is one folder and one line in [`crate::kinds`]. Kinds do not know each other: they meet through [children](Kind::child)
-//! and through what the engine tells of a Pod.
+//! A kind is one folder and one line in [`crate::kinds`]. Kinds do not know each other: they meet through
+//! [children](Kind::child) and through what the engine tells them about a Pod.
 
 mod around;
 
@@ -34,41 +33,41 @@ use crate::time::Mono;
 use crate::tracked::Versioned;
 pub use around::Around;
 
-/// What is fixed of a kind: by these facts it is listed, watched, written, counted, logged and reviewed.
+/// Constant facts of a kind, for its lists, watches, writes, metrics, logs and reviews.
 #[derive(Debug)]
 pub struct About {
     /// The kind.
     pub id: KindId,
-    /// `apiVersion` of what is told of its objects to people.
+    /// `apiVersion` of its objects.
     pub api_version: &'static str,
-    /// As its resource is called in URLs and in rights.
+    /// Its resource name in URLs and in rights.
     pub plural: &'static str,
-    /// Its watch, as metrics name it.
+    /// Name of its watch in metrics.
     pub watch: &'static str,
     /// The readiness condition that holds from the first complete list on.
     pub synced: &'static str,
-    /// What its metrics begin with.
+    /// Prefix of its metrics.
     pub metric: &'static str,
-    /// Its objects, as the help of metrics calls them.
+    /// Name of its objects in the help of metrics.
     pub noun: &'static str,
-    /// Its writes, as metrics name them.
+    /// Names of its writes in metrics.
     pub writes: WriteNames,
-    /// What an event about one of its objects tells of (`action` of a Kubernetes event).
+    /// Field `action` of Kubernetes events about its objects.
     pub action: &'static str,
     /// Every reason of an end.
     pub reasons: &'static [&'static str],
-    /// Those of them that are successes.
+    /// The reasons that are successes.
     pub successes: &'static [&'static str],
     /// How it shares a Pod with other kinds.
     pub sharing: Sharing,
-    /// It is for many Pods: those of a workload. Its objects stand by that, do nothing to a Pod themselves, and are not counted
-    /// as requests of their namespace.
+    /// Its objects are for many Pods: those of a workload. They stand in line for the workload, do nothing to a Pod
+    /// themselves, and do not count as requests of their namespace.
     pub many: bool,
     /// How many [deeds](Deed) of one object may be under way.
     pub deeds: usize,
-    /// Its requests may [claim](Kind::claim) what counts for other Pods of their nodes and namespaces.
+    /// Its requests may [claim](Kind::claim) resources that count for other Pods of their nodes and namespaces.
     pub claims: bool,
-    /// How the webhook reviews its objects; absent where it is not asked.
+    /// How the webhook reviews its objects; `None` if it does not.
     pub review: Option<Review>,
 }
 
@@ -86,35 +85,35 @@ pub struct WriteNames {
     pub status: &'static str,
     /// Of labels and annotations.
     pub metadata: &'static str,
-    /// That makes one, for an owner.
+    /// Of the creation of an object, for an owner.
     pub create: &'static str,
-    /// That deletes one.
+    /// Of a deletion.
     pub delete: &'static str,
 }
 
 /// How requests of a kind share a Pod with those of other kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Sharing {
-    /// How long one waits for what another kind's request [disturbs](Kind::disturbs), where that [may stall](Self::stalls); absent
-    /// for as long as it does.
+    /// How long a request waits for a request of another kind that [disturbs](Kind::disturbs) the Pod and [may
+    /// stall](Self::stalls); `None` for as long as it disturbs.
     pub patience: Option<Duration>,
-    /// One that has not begun waits for those of other kinds that were made earlier and have not begun either.
+    /// A request that has not begun waits for older requests of other kinds that have not begun either.
     pub yields: bool,
-    /// What one disturbs it may disturb for as long as it is open, without getting on with it: others wait for as long as they
-    /// have patience. Else they wait until it is done.
+    /// A request may disturb the Pod for as long as it is open, without progress. Others then wait only for their
+    /// patience; otherwise they wait until it is done.
     pub stalls: bool,
 }
 
-/// What every object has.
+/// Metadata that every object has.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta<'a> {
     /// Namespace and name.
     pub key: &'a ObjectKey,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects of the same API server.
     pub created: i64,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The request that made it, and looks after it.
+    /// The request that made and manages it.
     pub owner: Option<&'a Owner>,
 }
 
@@ -130,27 +129,27 @@ pub struct Target<'a> {
 /// How a request has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended<'a> {
-    /// It did what it was made for.
+    /// It succeeded.
     pub complete: bool,
-    /// In one word.
+    /// Its reason, one word.
     pub reason: &'a str,
-    /// What it says of that.
+    /// Its message.
     pub message: &'a str,
 }
 
-/// A reason of an end that another version of the controller has called otherwise.
+/// Stands for a reason of an end that only another version of the controller knows.
 pub const UNKNOWN: &str = "Unknown";
 
 /// How far a request is, by its status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Course<'a> {
-    /// The Pod that it was accepted for, once it was.
+    /// The Pod that it was accepted for; `None` before.
     pub target: Option<Target<'a>>,
-    /// How it ended, once it has.
+    /// How it ended; `None` before.
     pub ended: Option<Ended<'a>>,
 }
 
-/// What is told of an object of another kind.
+/// What a kind sees of an object of another kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relative<'a> {
     /// Namespace and name.
@@ -163,29 +162,29 @@ pub struct Relative<'a> {
     pub deleting: bool,
     /// It waits to be released, and has done nothing to its Pod.
     pub suspended: bool,
-    /// How it ended, once it has.
+    /// How it ended; `None` before.
     pub ended: Option<Ended<'a>>,
-    /// Images that it asks for by their tags alone, and the digests that a node has pulled for them.
+    /// Images that it asks for by tag only, each with the digest that a node has pulled for it.
     pub pulled: Vec<(&'a str, &'a str)>,
 }
 
 impl Relative<'_> {
-    /// The request of that UID has made it.
+    /// It was made by the request with this UID.
     pub fn is_of(&self, uid: &str) -> bool {
         self.owner_uid == Some(uid)
     }
 }
 
-/// What goes before a request.
+/// What a request must wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// It.
+    /// What goes first.
     pub by: Before,
-    /// Until when it does so at the most; absent where that is for as long as it is open.
+    /// Latest end of the wait; `None` for no such limit.
     pub until: Option<Mono>,
-    /// It is another kind's request that has been accepted, and has the Pod.
+    /// An accepted request of another kind has the Pod.
     pub has_pod: bool,
-    /// So many wait for the Pod that each tells of it later: most waits are over before they need to be told.
+    /// So many requests wait that each writes its wait later: most waits end before that.
     pub crowded: bool,
 }
 
@@ -196,32 +195,32 @@ pub struct At {
     pub begun: Option<Mono>,
     /// It has ended or is about to be deleted.
     pub lingers: bool,
-    /// An order of its own may have a container of the Pod to stop yet.
+    /// One of its orders may still stop a container of the Pod.
     pub stops: bool,
 }
 
-/// A write of a Pod that the request wanted came back.
+/// Result of a write of a Pod that the request wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodWritten {
-    /// Of images: refused in these words, or else.
+    /// Of images: the refusal, or `None` for any other result.
     Images(Option<String>),
-    /// Of resources: refused in these words, or else.
+    /// Of resources: the refusal, or `None` for any other result.
     Resources(Option<String>),
-    /// A dry run of resources: they would be stored; refused in these words; or nobody knows.
+    /// Of a dry run of resources. Without either field, the result is unknown.
     Trial {
-        /// They would be stored.
+        /// The API server would store them.
         stored: bool,
-        /// They are refused.
+        /// The refusal.
         refused: Option<String>,
     },
 }
 
-/// The time and the settings that a decision is made by.
+/// Time and settings of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Cx<'a> {
     /// This process's clock.
     pub now: Mono,
-    /// Written down, never compared.
+    /// Written to the status, never compared.
     pub wall: DateTime<Utc>,
     /// The settings.
     pub config: &'a Config,
@@ -230,88 +229,89 @@ pub struct Cx<'a> {
 /// The node's order book.
 #[derive(Clone, Copy, Debug)]
 pub struct BookView<'a> {
-    /// The object; absent while there is none.
+    /// The object; `None` if it does not exist.
     pub work: Option<&'a NodeWork>,
-    /// For how long the daemon has been carrying the orders out.
+    /// For how long the daemon has been carrying out the orders.
     pub acting: &'a Acting,
-    /// The API server has no such node, so nobody reads what would be in the book.
+    /// The API server has no such node, so no daemon would read the book.
     pub missing: bool,
-    /// A write that places orders of the request is under way, or nobody knows yet how it ended.
+    /// A write that places orders of the request is under way, or its result is unknown.
     pub placing: bool,
 }
 
-/// Writes of the Pod that are under way, or of which nobody knows yet how they ended.
+/// Writes of the Pod that are under way or whose result is unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct PodWrites<'a> {
     /// Of the images that the request wanted last.
     pub images: &'a [ImageChange],
-    /// Of images, for this request or another, and being written this moment.
+    /// A write of images is being sent now, for this request or another.
     pub images_now: bool,
-    /// Of the resources that the request wanted last, and not as a dry run.
+    /// Of the resources that the request wanted last, except dry runs.
     pub resources: Option<&'a Sizing>,
-    /// Of resources, for this request or another.
+    /// A write of resources is open, for this request or another.
     pub resources_open: bool,
 }
 
-/// All that the engine tells of the surroundings of one request.
+/// All that the engine tells a kind about one request.
 pub struct Sight<'a, K: Kind> {
     /// The request.
     pub request: &'a K,
-    /// The Pod under the name that the request gives.
+    /// The Pod with the name in the request.
     pub pod: Option<&'a Pod>,
     /// The book of the node that the request was accepted for.
     pub book: Option<BookView<'a>>,
     /// The request wants orders in it.
     pub wants_orders: bool,
-    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    /// The API server is known to restrict each daemon to its own node, so orders may be placed.
     pub guarded: bool,
-    /// What goes first for the same Pod.
+    /// What the request must wait for.
     pub ahead: Option<Ahead>,
-    /// It belongs to another request that is not at work any more.
+    /// It belongs to another request that is no longer at work.
     pub owner_over: bool,
-    /// What is there under the name of its [child](Kind::child).
+    /// The object with the name of its [child](Kind::child).
     pub child: Option<Relative<'a>>,
-    /// The Pod under the name of the one that it [may have made](Kind::made_pod).
+    /// The Pod with the name of [the one that it may have made](Kind::made_pod).
     pub made_pod: Option<&'a Pod>,
     /// Writes of the Pod that are open.
     pub writes: PodWrites<'a>,
-    /// What the request has done that is under way, or of which nobody knows yet how it ended.
+    /// A deed of the request that is under way or whose result is unknown.
     pub deed: Option<&'a Deed>,
-    /// All that is under way.
+    /// All its deeds under way.
     pub doing: &'a [Deed],
     /// What is known of the Pod while the watch does not show it.
     pub look: &'a Look,
-    /// What came of the last reading of what bounds the Pod.
+    /// Result of the last survey for the Pod.
     pub survey: Option<&'a Surveyed>,
-    /// By its claim, which came back: whether what it gave counts again. Absent while nobody has asked.
+    /// Whether what it gave counts again, once the later claim that had its place is gone; `None` before that is
+    /// decided.
     pub anew: Option<&'a Result<(), Dormant>>,
-    /// What this process knows of the surroundings beside.
+    /// Further questions about the surroundings.
     pub around: &'a dyn Around<K>,
 }
 
-/// What a request gave is not given again.
+/// Why the resources that a request gave are not given again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dormant {
-    /// When that was seen last.
+    /// When this was last decided.
     pub at: Mono,
-    /// Why, in one word.
+    /// The reason, one word.
     pub reason: &'static str,
-    /// Why, as a sentence.
+    /// The reason, as a sentence.
     pub text: String,
 }
 
-/// What every object of ours has, as far as decisions need it.
+/// What decisions need of every object of ours.
 pub trait Head: Versioned {
     /// `status`.
     type Status;
 
-    /// Of its metadata.
+    /// Its metadata.
     fn meta(&self) -> Meta<'_>;
     /// `status`.
     fn status(&self) -> &Self::Status;
 }
 
-/// A kind of objects by which users ask for something to be done to one Pod.
+/// A kind of objects by which users request work on one Pod.
 pub trait Kind:
     Head<Status: Clone + PartialEq + Debug + Send> + Clone + Debug + Sized + Send + 'static
 {
@@ -326,51 +326,52 @@ pub trait Kind:
         + Send
         + Sync
         + 'static;
-    /// What this process remembers of one.
+    /// What this process remembers of one object.
     type Memory: Clone + Debug + Send;
-    /// What is fixed of it.
+    /// Its constant facts.
     const ABOUT: About;
 
-    /// From the API object to what decisions need, which is bounded and small whatever the object holds.
+    /// Reduces the API object to what decisions need: small and bounded, whatever the object holds.
     fn observe(object: Self::Object) -> Self;
-    /// First seen now.
+    /// The memory of an object that is first seen now.
     fn remember(now: Mono) -> Self::Memory;
 
-    /// What it stands in line for: the Pod that it names; for [many](About::many) the workload, under a name that no Pod has.
+    /// The name that it stands in line for: its Pod; for [many](About::many) its workload, under a name that no Pod
+    /// has.
     fn pod_key(&self) -> ObjectKey;
-    /// The UID of the Pod that it means, once that is known.
+    /// The UID of its Pod, once known.
     fn pod_uid(&self) -> Option<&str>;
-    /// How far one with that status is.
+    /// How far an object with this status is.
     fn course(status: &Self::Status) -> Course<'_>;
-    /// How long it stays once it has ended; absent for ever.
+    /// How long it stays after its end; `None` for ever.
     fn ttl(&self) -> Option<Duration>;
     /// When this process first saw it completed.
     fn completed_seen(memory: &mut Self::Memory) -> &mut Option<Mono>;
 
-    /// What it needs, and what is worth a number.
+    /// What the request needs next, and what to count.
     fn decide(
         cx: Cx<'_>,
         sight: Sight<'_, Self>,
         memory: &mut Self::Memory,
     ) -> (Plan<Self::Status>, Vec<Measure>);
-    /// The events that a change of its status is worth.
+    /// The events for a change of its status.
     fn notes(&self, old: &Self::Status) -> Vec<Note>;
 
-    /// Since when it does to its Pod what requests of other kinds must not do meanwhile.
+    /// Since when it does something to its Pod that excludes requests of other kinds.
     fn disturbs(&self, memory: &Self::Memory, at: At, pod: Option<&Pod>) -> Option<Mono>;
 
-    /// What to count when a change of its status is stored.
+    /// What to count once a change of its status is stored.
     fn measure(&self, old: &Self::Status) -> Option<Measure> {
         let end = self.ended().filter(|_| Self::course(old).ended.is_none())?;
         let About { id, reasons, .. } = Self::ABOUT;
         let reason = reasons.iter().find(|known| **known == end.reason).unwrap_or(&UNKNOWN);
         Some(Measure::Ended { kind: id, complete: end.complete, reason })
     }
-    /// The Pod that it was accepted for, once it was.
+    /// The Pod that it was accepted for; `None` before.
     fn target(&self) -> Option<Target<'_>> {
         Self::course(self.status()).target
     }
-    /// How it ended, once it has.
+    /// How it ended; `None` before.
     fn ended(&self) -> Option<Ended<'_>> {
         Self::course(self.status()).ended
     }
@@ -378,7 +379,7 @@ pub trait Kind:
     fn completed(&self) -> bool {
         self.ended().is_some()
     }
-    /// It only asks what would be.
+    /// It changes nothing, such as a dry run.
     fn asks(&self) -> bool {
         false
     }
@@ -386,15 +387,15 @@ pub trait Kind:
     fn suspended(&self) -> bool {
         false
     }
-    /// Images that it asks for by their tags alone, and the digests that a node has pulled for them.
+    /// Images that it asks for by tag only, each with the digest that a node has pulled for it.
     fn pulled(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
-    /// The object that it makes, or has made, and looks after.
+    /// The object that it makes and manages.
     fn child(&self) -> Option<(KindId, ObjectKey)> {
         None
     }
-    /// The Pod that the request of that name and UID may have made, and looks after. It is deleted once the request is over.
+    /// The Pod that the request with this name and UID may have made. It is deleted once the request is over.
     fn made_pod(_key: &ObjectKey, _uid: &str) -> Option<ObjectKey> {
         None
     }
@@ -402,48 +403,49 @@ pub trait Kind:
     fn gate(&self) -> Option<Hold> {
         None
     }
-    /// What it wants the daemon of the Pod's node to give the Pod, while that counts.
+    /// What it wants the daemon of the Pod's node to hold the Pod at; `None` if that does not count.
     fn claim(&self) -> Option<Claim<'_>> {
         None
     }
-    /// The node's daemon holds its Pod for it, or may.
+    /// The node's daemon holds its Pod for it, or may do so.
     fn held(&self) -> bool {
         false
     }
 
-    /// It looks after its workload, for as long as that is parked.
+    /// It manages its workload while that is parked.
     fn keeps_park(&self) -> bool {
         false
     }
-    /// It gives Pods that it looks after by their labels something that another one could take from them again.
+    /// It changes Pods that it selects by labels, and another object of its kind could undo the change.
     fn gives(&self) -> bool {
         false
     }
-    /// What its workload was parked for has failed.
+    /// The change that its workload was parked for has failed.
     fn fails_park(&self) -> bool {
         false
     }
 
-    /// Of the requests that it has made for Pods of that node, one that has succeeded.
+    /// A request that it made for a Pod of this node, and that has succeeded.
     fn done_at(&self, _memory: &Self::Memory, _node: &str) -> Option<ObjectKey> {
         None
     }
 
-    /// What it has had done came back.
+    /// Takes in the result of a deed.
     fn deed_done(_memory: &mut Self::Memory, _now: Mono, _deed: Deed, _done: Done) {}
-    /// A Pod that it looks after among others changed, or a request for that Pod that it has made.
+    /// Notes that one of its many Pods changed, or its request for that Pod.
     fn member_changed(_memory: &mut Self::Memory, _pod: &ObjectKey) {}
-    /// A write of its Pod came back.
+    /// Takes in the result of a write of its Pod.
     fn pod_written(&self, _memory: &mut Self::Memory, _now: Mono, _written: PodWritten) {}
-    /// Whether all or none of its orders have a place in the node's book. Whether that is news.
+    /// Notes whether all or none of its orders have a place in the node's book. Returns whether that is news.
     fn placed(_memory: &mut Self::Memory, _now: Mono, _all: bool, _none: bool) -> bool {
         false
     }
-    /// The book went without a last word on an order for that container that was taken up, or may have been.
+    /// The book disappeared without a final answer to an order for this container that was, or may have been,
+    /// acknowledged.
     fn lost(_memory: &mut Self::Memory, _container: &str) {}
 }
 
-/// The event that a change of status is worth by which the request ends; `reasons`: of a success, and of another end.
+/// The event for a change of status that ends the request; its reason is `completed` or `failed`.
 pub fn end_note<K: Kind>(
     request: &K,
     old: &K::Status,
@@ -454,7 +456,7 @@ pub fn end_note<K: Kind>(
     Some(note(request, !complete, if complete { completed } else { failed }, text))
 }
 
-/// An event about the request, and about the Pod that it was accepted for.
+/// An event about the request and the Pod that it was accepted for.
 pub fn note<K: Kind>(request: &K, warning: bool, reason: &'static str, message: String) -> Note {
     Note {
         kind: K::ABOUT.id,

@@ -10,9 +10,9 @@ use crate::kind::{About, Head, Kind};
 use crate::outcome::Outcome;
 use crate::review::Review;
 
-/// Hands the list to another macro: the field that keeps the objects, the name in enums, the type.
+/// Passes the list to another macro: the field that keeps the objects, the name in enums, the type.
 ///
-/// In the order in which they are planned: a restart waits for what a resize has begun.
+/// In planning order: a restart waits for what a resize has begun.
 macro_rules! kinds {
     ($use:ident) => {
         $use! {
@@ -28,23 +28,23 @@ pub(crate) use kinds;
 
 /// A kind that is on the list.
 pub trait Registered: Kind {
-    /// News of its watch.
+    /// Wraps an event of its watch.
     fn watched(watch: Watch<Self>) -> Watched;
-    /// The end of a write of one of its objects.
+    /// Wraps the outcome of a write.
     fn written(outcome: Outcome<Self>) -> Written;
-    /// A status of its objects.
+    /// Wraps a status.
     fn wrap(status: Self::Status) -> Status;
 }
 
-/// Does something for every kind.
+/// Code to run for every kind.
 pub trait ForEach {
-    /// For one of them.
+    /// Runs for one kind.
     fn kind<K: Registered>(&mut self);
 }
 
 macro_rules! define {
     ($($(#[$attr:meta])* $field:ident, $name:ident, $kind:ty;)*) => {
-        /// News of a watch of one kind.
+        /// An event of the watch of one kind.
         #[derive(Clone, Debug)]
         pub enum Watched {
             $($(#[$attr])* #[doc = concat!("Of [`", stringify!($kind), "`].")] $name(Watch<$kind>),)*
@@ -63,7 +63,7 @@ macro_rules! define {
         }
 
         impl Status {
-            /// As JSON: an API object that has just this status.
+            /// JSON of an API object that has only this status.
             pub fn object(self, metadata: ObjectMeta) -> serde_json::Result<Vec<u8>> {
                 match self {
                     $($(#[$attr])* Self::$name(status) => {
@@ -88,12 +88,12 @@ macro_rules! define {
             }
         })*
 
-        /// What is fixed of each kind.
+        /// The constant facts of each kind.
         pub fn all() -> impl Iterator<Item = &'static About> {
             [$($(#[$attr])* const { &<$kind as Kind>::ABOUT },)*].into_iter()
         }
 
-        /// Does that for every kind.
+        /// Runs `what` for every kind.
         pub fn for_each(what: &mut impl ForEach) {
             $($(#[$attr])* what.kind::<$kind>();)*
         }
@@ -101,12 +101,12 @@ macro_rules! define {
 }
 kinds!(define);
 
-/// How the webhook reviews the objects of that resource.
+/// How the webhook reviews the objects of this resource.
 pub fn review(group: &str, plural: &str) -> Option<&'static Review> {
     all().find(|about| about.group() == group && about.plural == plural)?.review.as_ref()
 }
 
-/// What is fixed of that kind.
+/// The constant facts of this kind.
 pub fn about(kind: KindId) -> Option<&'static About> {
     all().find(|about| about.id == kind)
 }

@@ -1,10 +1,9 @@
 //! Leader election as a state machine over one `Lease` object.
 //!
-//! Rules: every write carries the resource version that it was decided on; another holder's term is timed by
-//! this process's own monotonic clock from when it saw the record change, never by the times in the record
-//! (client-go does the same, kubernetes/client-go#448); this process stops leading when its last successful
-//! write began longer ago than the renew deadline, which is shorter than the term. A lease is not a fence: every
-//! effect carries its own precondition.
+//! Every write carries the resource version that it was decided on. This process times another holder's term by its own
+//! monotonic clock, from when it saw the record change, never by the times in the record (client-go does the same,
+//! kubernetes/client-go#448). It stops leading if its last successful write began longer ago than the renew deadline,
+//! which is shorter than the term. A lease is not a fence: every effect carries its own precondition.
 
 use std::time::Duration;
 
@@ -35,11 +34,12 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether a write that was decided then may be sent now by who leads until `leads_until`.
+    /// Whether a process that leads until `leads_until` may now send a write that it decided at `decided`.
     ///
-    /// A lead ends `renew_deadline` after its last renewal began, and another one begins `term` after that at the earliest, so
-    /// who looks right before sending sends while nobody else leads. A decision older than `renew_deadline` was made under
-    /// a renewal that has run out: the process stood still or its writes queue up, and what it rests on is decided anew.
+    /// A lead ends `renew_deadline` after its last renewal began, and the next one begins `term` after that at the
+    /// earliest. So a check right before sending suffices: nobody else leads then. A decision older than
+    /// `renew_deadline` rests on an expired renewal, because the process was frozen or its writes queue up; it is
+    /// decided anew.
     pub fn may_send(&self, now: Mono, decided: Mono, leads_until: Option<Mono>) -> bool {
         now < decided.after(self.renew_deadline) && leads_until.is_some_and(|until| now < until)
     }
@@ -87,7 +87,7 @@ pub struct Write {
 pub struct Elector {
     me: String,
     config: Config,
-    /// The record as last seen, and when it last changed. Absent until the watch has spoken.
+    /// The record as last seen, and when it last changed. `None` before the first event of the watch.
     seen: Option<(Option<Record>, Mono)>,
     in_flight: Option<Mono>,
     /// Start of the last successful write while the record names this process.
@@ -114,19 +114,19 @@ impl Elector {
         named || self.in_flight.is_some()
     }
 
-    /// Until when this process may act as the leader, if nothing more is heard; absent when it may not.
+    /// Until when this process may act as the leader without further events; `None` if it may not.
     pub fn leads_until(&self) -> Option<Mono> {
         let until = self.held_since.map(|start| start.after(self.config.renew_deadline));
         until.filter(|_| !self.releasing)
     }
 
-    /// When to send a tick though nothing happened.
+    /// When to send a tick if no event comes first.
     pub fn wake_at(&self, now: Mono) -> Option<Mono> {
         let write = self.in_flight.is_none().then(|| self.due()).flatten();
         earliest(write, self.leads_until().filter(|until| *until > now))
     }
 
-    /// Takes in an event; gives back the write to do, if any.
+    /// Takes in an event; returns the write to do, if any.
     pub fn step(&mut self, now: Mono, event: Event) -> Option<Write> {
         match event {
             Event::Observed(record) => self.saw(now, record),
@@ -160,8 +160,8 @@ impl Elector {
         })
     }
 
-    /// The record as the watch or an answer shows it. A version already passed over may come late from the
-    /// watch; acting on it only earns a conflict.
+    /// Takes in the record that the watch or an answer shows. The watch may show an old version late; acting on it only
+    /// causes a conflict.
     fn saw(&mut self, now: Mono, record: Option<Record>) {
         if record.as_ref().is_none_or(|r| r.holder != self.me) {
             self.held_since = None;
@@ -172,7 +172,7 @@ impl Elector {
         }
     }
 
-    /// When the next write is due, going by what is known.
+    /// When the next write is due, by what is known.
     fn due(&self) -> Option<Mono> {
         let (record, changed_at) = self.seen.as_ref()?;
         match record {
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((write.resource_version.as_deref(), write.transitions), (Some("2"), 1));
     }
 
-    /// A watch that begins anew shows what has long been known.
+    /// A restarted watch shows again what is already known.
     #[test]
     fn a_record_that_is_shown_again_does_not_prolong_the_term() {
         let mut b = elector("b");
@@ -288,7 +288,7 @@ mod tests {
         assert!(!a.leads(Mono(100)));
     }
 
-    /// A process that ends gives back what it holds, and what it may come to hold by a write that is under way.
+    /// A process that ends releases a lease that it holds, or may soon hold by a write under way.
     #[test]
     fn who_is_named_or_may_soon_be_named_holds() {
         let mut a = elector("a");

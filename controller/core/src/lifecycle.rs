@@ -1,4 +1,4 @@
-//! The life of a request, whatever its kind: its deadline, how far watches may be behind, its time to live, its end.
+//! The life of a request of any kind: deadline, lag of watches, time to live, end.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use crate::kind::{Ended, Kind};
 use crate::pod::Pod;
 use crate::time::{Mono, seconds};
 
-/// The request of that UID has made the Pod.
+/// The Pod was made by the request with this UID.
 pub(crate) fn made_by<K: Kind>(uid: &str, pod: &Pod) -> bool {
     pod.made.as_ref().is_some_and(|made| made.owner.kind == K::ABOUT.id.name() && made.owner.uid == uid)
 }
 
-/// It is at work on that very Pod.
+/// The request is at work on exactly this Pod.
 pub(crate) fn started_for<K: Kind>(request: &K, pod: &Pod) -> bool {
     let is_for = request.target().is_some_and(|target| target.pod_uid == pod.uid);
     is_for && !request.meta().deleting && !request.completed()
 }
 
-/// How long a request may take: what it says itself (`activeDeadlineSeconds`), else the default.
+/// How long a request may take: its own `activeDeadlineSeconds`, or the default.
 pub(crate) fn limit(own: Option<i64>, config: &Config) -> Option<Duration> {
     own.map(seconds).or(config.default_active_deadline)
 }
 
-/// Whether the deadline of a request has passed that may take so long, and when it will.
+/// Whether the deadline of a request has passed, and when it passes.
 pub(crate) fn deadline(now: Mono, first_seen: Mono, limit: Option<Duration>) -> (bool, Option<Mono>) {
     let at = limit.map(|limit| first_seen.after(limit));
     (at.is_some_and(|at| at <= now), at)
 }
 
-/// Until when what is missing may only be late, since the watch of Pods may be behind what admission read; absent once that
-/// time is over.
+/// Until when a missing Pod may only be late, because the watch of Pods may lag behind what admission read; `None` once
+/// that time is over.
 pub(crate) fn lag_until(now: Mono, first_seen: Mono, config: &Config) -> Option<Mono> {
     Some(first_seen.after(config.watch_lag)).filter(|at| *at > now)
 }
 
-/// Whether the time of a request that has ended is over, and when it will be.
+/// Whether the time to live of an ended request is over, and when it will be.
 pub(crate) fn expiry(now: Mono, completed_seen: Option<Mono>, ttl: Option<Duration>) -> (bool, Option<Mono>) {
     let at = completed_seen.zip(ttl).map(|(since, ttl)| since.after(ttl));
     (at.is_some_and(|at| at <= now), at.filter(|at| *at > now))
 }
 
-/// How a request has ended that has, by its conditions.
+/// How a completed request ended, by its conditions.
 pub(crate) fn ended(completed: bool, conditions: &[Condition]) -> Option<Ended<'_>> {
     let last = condition::find(conditions, COMPLETE).filter(|_| completed);
     completed.then(|| Ended {

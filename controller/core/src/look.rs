@@ -1,27 +1,27 @@
-//! Whether a Pod that the watch does not show exists: the API server is asked before a request ends for it.
+//! Whether a Pod that the watch does not show exists: the API server is asked before a request ends because of it.
 //!
-//! A watch may be far behind what the user saw, so that it shows nothing proves nothing.
+//! A watch may lag far behind what the user saw, so a Pod that it does not show may exist.
 
 use crate::backoff::Backoff;
 use crate::time::Mono;
 
-/// What is known of the Pod that one request means, beside the watch.
+/// What is known of one request's Pod, apart from the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The question is under way.
+    /// A read is under way.
     asking: bool,
-    /// The API server has said that there is no such Pod.
+    /// The API server has answered that the Pod does not exist.
     gone: bool,
-    /// When it may be asked again: it has said that the Pod is there, or nothing.
+    /// When to ask again: the API server answered that the Pod exists, or did not answer.
     pace: Backoff,
 }
 
 /// What the API server says of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// There is none, or another one of its name.
+    /// The Pod does not exist, or another one has its name.
     Gone,
-    /// It is there: the watch will show it.
+    /// It exists: the watch will show it.
     There,
     /// No answer.
     Unknown,
@@ -34,7 +34,7 @@ pub enum Missing {
     Gone,
     /// Ask the API server.
     Ask,
-    /// Wait for the watch or for the answer; when to look again though nothing happened.
+    /// Wait for the watch or the answer; when to look again without an event.
     Wait(Option<Mono>),
 }
 
@@ -51,12 +51,12 @@ impl Look {
         }
     }
 
-    /// The API server is asked.
+    /// Notes that the API server is asked.
     pub fn begin(&mut self) {
         self.asking = true;
     }
 
-    /// It has answered, or has not.
+    /// Takes in its answer.
     pub fn answered(&mut self, now: Mono, found: Found) {
         self.asking = false;
         match found {
@@ -65,7 +65,7 @@ impl Look {
         }
     }
 
-    /// The watch shows the Pod.
+    /// Notes that the watch shows the Pod.
     pub fn seen(&mut self) {
         (self.gone, self.pace) = (false, Backoff::default());
     }

@@ -1,4 +1,4 @@
-//! What is worth a number: decided here, counted by the program around. No label grows with the number of objects.
+//! What metrics count: decided here, counted by the surrounding program. No label gets more values with more objects.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use crate::key::KindId;
 /// One thing to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// A request ended, and that is stored.
+    /// A request ended, and its end is stored.
     Ended {
         /// Its kind.
         kind: KindId,
-        /// It did what it was made for.
+        /// It succeeded.
         complete: bool,
         /// Reason of its last condition; one of [`crate::kind::About::reasons`].
         reason: &'static str,
     },
     /// A stage of a request is over.
     Took {
-        /// Which one.
+        /// The stage.
         stage: Stage,
-        /// From when this process saw it begin until it saw it end. Not told when it began before this process led.
+        /// From when this process saw it begin until it saw it end. Not measured if it began before this process led.
         duration: Duration,
     },
-    /// A Pod that a rollout has begun with is in service again.
+    /// A Pod that a rollout has begun to change is in service again.
     RolloutGap {
         /// From when this process saw it not ready until it saw it ready again.
         duration: Duration,
     },
 }
 
-/// A part of a request's way.
+/// A part of a request's course.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Of the request: from its acceptance, with which its Pod is to be not ready, until containers may be stopped.
+    /// Of the request: from its acceptance, when the drain begins, until containers may be stopped.
     Drain,
-    /// Of a container: from its order standing in the book, or its image being pinned, until it is seen ended.
+    /// Of a container: from when its order is in the book, or its image pinned, until it is seen ended.
     Stop,
-    /// Of a container: from being seen ended until the new one is seen ready.
+    /// Of a container: from when it is seen ended until the new one is seen ready.
     Start,
 }
 
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-/// Orders that stand in books, by the daemon's answer.
+/// Orders in books, by the daemon's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderCounts {
     /// Not answered yet.
@@ -66,14 +66,14 @@ pub struct OrderCounts {
     pub acknowledged: usize,
     /// Carried out.
     pub done: usize,
-    /// Not carried out.
+    /// The daemon refused it.
     pub refused: usize,
-    /// Tried in vain.
+    /// The daemon tried and failed.
     pub failed: usize,
 }
 
 impl OrderCounts {
-    /// Counts one more.
+    /// Counts one more order.
     pub(crate) fn add(&mut self, answer: Option<AnswerState>) {
         let count = match answer {
             None => &mut self.placed,
@@ -85,7 +85,7 @@ impl OrderCounts {
         *count = count.saturating_add(1);
     }
 
-    /// Counts the ones in the place of the others.
+    /// Replaces the counts `old` by `new`.
     pub(crate) fn replace(&mut self, old: &Self, new: &Self) {
         let each = [
             (&mut self.placed, old.placed, new.placed),
@@ -99,7 +99,7 @@ impl OrderCounts {
         }
     }
 
-    /// Each with its name in metrics.
+    /// Each count with its name in metrics.
     pub fn by_state(&self) -> [(&'static str, usize); 5] {
         [
             ("placed", self.placed),

@@ -9,10 +9,10 @@ pub enum Outcome<T> {
     Gone,
     /// Its precondition failed.
     Conflict,
-    /// It failed, perhaps after it took effect; worth another try.
+    /// It failed, perhaps after it took effect. Worth another try.
     Retry,
-    /// It was refused, so it had no effect. Worth another try all the same: an API server that has just started
-    /// refuses what it does not know the roles for yet.
+    /// It was refused, so it had no effect. Worth another try: an API server that has just started refuses requests
+    /// until it knows the roles.
     Refused(String),
 }
 

@@ -1,4 +1,4 @@
-//! To which object of ours another one belongs.
+//! The object of ours that owns another object.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use pitstop_api::GROUP;
@@ -15,12 +15,12 @@ pub struct Owner {
     pub uid: String,
 }
 
-/// The controlling owner, of whatever kind; an object has one at most.
+/// The controlling owner, of any kind; an object has at most one.
 pub fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
-/// The owner that made the object, and looks after it, if it is one of ours.
+/// The owner that made and manages the object, if it is one of ours.
 pub fn owner(metadata: &ObjectMeta) -> Option<Owner> {
     let ours =
         |owner: &&OwnerReference| owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);

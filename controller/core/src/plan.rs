@@ -1,4 +1,4 @@
-//! What one request of a user needs next, whatever its kind.
+//! What one request of any kind needs next.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::time::Mono;
 pub enum Urgency {
     /// At once.
     Now,
-    /// When nothing else has been written for a while: it only tells what the request waits for.
+    /// After a while without other writes: it only says what the request waits for.
     Later,
 }
 
@@ -27,12 +27,12 @@ pub struct StatusWrite<S> {
     pub urgency: Urgency,
 }
 
-/// What the watches do not tell.
+/// What to read because no watch shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// What bounds the Pod of the request.
+    /// The limits for the request's Pod.
     Bounds,
-    /// Whether that Pod exists.
+    /// Whether the Pod exists.
     Pod,
 }
 
@@ -44,19 +44,19 @@ pub struct Plan<S> {
     pub status: Option<StatusWrite<S>>,
     /// The orders that it wants in its node's book; any other of its orders is withdrawn.
     pub orders: Vec<Order>,
-    /// IDs of those of them that outlive the request: the daemon may finish what it has begun of them, and begin nothing.
+    /// IDs of its orders that outlive the request: the daemon may finish what it has begun, but begins nothing.
     pub closed: Vec<String>,
     /// Images to set in its Pod.
     pub images: Vec<ImageChange>,
     /// Resources to set in its Pod.
     pub sizing: Option<Sizing>,
-    /// The request waits for its turn, and was seen to be possible: an earlier one that it replaces may give way.
+    /// The request waits for its turn and was found possible: an earlier one that it replaces may give way.
     pub possible: bool,
-    /// The Pods of its namespace that it looks after.
+    /// The Pods of its namespace that it manages.
     pub groups: Vec<Group>,
-    /// What to ask the API server.
+    /// What to read from the API server.
     pub read: Option<Read>,
-    /// What else to do.
+    /// The deed to do.
     pub deed: Option<Deed>,
     /// Labels to set or to remove.
     pub labels: BTreeMap<String, Option<String>>,
@@ -64,12 +64,12 @@ pub struct Plan<S> {
     pub annotations: BTreeMap<String, Option<String>>,
     /// Delete the request.
     pub delete: bool,
-    /// When to look again though nothing happened.
+    /// When to look again without an event.
     pub wake_at: Option<Mono>,
 }
 
 impl<S> Plan<S> {
-    /// Nothing is wanted, but perhaps to be looked at again.
+    /// It wants nothing, except perhaps another look later.
     pub fn is_nothing(&self) -> bool {
         let Self { status, orders, closed, images, sizing, possible, .. } = self;
         let Self { read, deed, labels, annotations, delete, wake_at: _, groups: _, .. } = self;

@@ -14,7 +14,7 @@ use crate::owner::Owner;
 use crate::readiness::Gate;
 use crate::tracked::Versioned;
 
-/// Of how many labels of a Pod a selector can name one.
+/// How many labels of a Pod selectors can match.
 pub const MAX_LABELS: usize = 64;
 
 /// A hash of a label, by which selectors find Pods.
@@ -32,7 +32,7 @@ pub fn label_hashes(labels: &BTreeMap<String, String>) -> Vec<u64> {
 
 pub use ends::{AfterEnd, AfterStop, MAX_EXIT_CODES, MAX_RULES, OwnPolicy, RestartRule};
 
-/// A Pod as the API server last told it.
+/// A Pod as the API server last showed it.
 #[allow(clippy::struct_excessive_bools, reason = "each is a field of the API's Pod")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pod {
@@ -42,21 +42,21 @@ pub struct Pod {
     pub uid: String,
     /// `metadata.resourceVersion`.
     pub resource_version: String,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects of the same API server.
     pub created: i64,
     /// [Hash](crate::workload::revision_hash) of its revision.
     pub revision: u64,
-    /// The same of its annotation `pitstop.dev/revision` alone.
+    /// [Hash](crate::workload::revision_hash) of its annotation `pitstop.dev/revision` alone.
     pub marked: u64,
     /// [Hashes](label_hash) of its labels, sorted: of the first [`MAX_LABELS`] by name.
     pub labels: Box<[u64]>,
     /// The controller that the Pod belongs to.
     pub controller: Option<Box<Controller>>,
-    /// It was made for an object of ours: few are, and what is kept of them alone takes no room of the others.
+    /// Set if it was made for an object of ours. Boxed, because few Pods have it.
     pub made: Option<Box<Made>>,
     /// `metadata.generation`, which a change of the spec raises.
     pub generation: Option<i64>,
-    /// `status.observedGeneration`: what the kubelet has seen of the spec (Kubernetes 1.34 and later).
+    /// `status.observedGeneration`: the spec that the kubelet has seen (Kubernetes 1.34 and later).
     pub observed_generation: Option<i64>,
     /// `spec.nodeName`; absent while unscheduled.
     pub node: Option<String>,
@@ -74,11 +74,11 @@ pub struct Pod {
     pub gates: Vec<Gate>,
     /// Condition `Ready` is True.
     pub ready: bool,
-    /// It was ready by its kubelet's last word, and is said not to be since its node is not ready.
+    /// The kubelet last reported it ready, but it counts as not ready because its node is not ready.
     pub unheard: bool,
-    /// What the kubelet says of a resize.
+    /// What the kubelet reports of a resize.
     pub resize: Resize,
-    /// `spec.overhead`: what the Pod's sandbox takes beside its containers.
+    /// `spec.overhead`: what the Pod's sandbox uses besides its containers.
     pub overhead: Resources,
     /// `spec.resources`, which bound all its containers together (KEP-2837).
     pub pod_level: Option<Box<Resources>>,
@@ -86,7 +86,7 @@ pub struct Pod {
     pub huge_pages: bool,
     /// It has `spec.activeDeadlineSeconds`.
     pub active_deadline: bool,
-    /// It has `spec.imagePullSecrets`: its kubelet may pull what the registry shows to nobody else.
+    /// It has `spec.imagePullSecrets`: its kubelet may pull private images.
     pub pull_secrets: bool,
     /// `spec.priorityClassName`.
     pub priority_class: Option<Box<str>>,
@@ -97,13 +97,13 @@ pub struct Pod {
 /// Pods of one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Those of the controller of that UID.
+    /// Those of the controller with this UID.
     Controller(String),
-    /// Those that have all of these [labels](label_hash).
+    /// Those that have all these [labels](label_hash).
     Labels(Vec<u64>),
 }
 
-/// The controlling owner of a Pod (`metadata.ownerReferences`), of whatever kind.
+/// The controlling owner of a Pod (`metadata.ownerReferences`), of any kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Controller {
     /// Its kind, such as `ReplicaSet`.
@@ -112,18 +112,18 @@ pub struct Controller {
     pub uid: Box<str>,
 }
 
-/// What is kept of a Pod that was made for an object of ours.
+/// Further data of a Pod that was made for an object of ours.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
     /// That object.
     pub owner: Owner,
-    /// `status.reason` and `status.message`: why the kubelet does not run it, or not any more.
+    /// `status.reason` and `status.message`: why the kubelet does not, or no longer, run it.
     pub ended: Told,
-    /// Its volumes that are images: the images, by name.
+    /// The images of its image volumes, by volume name.
     pub volumes: BTreeMap<String, String>,
 }
 
-/// The conditions of a Pod that tell of a resize (KEP-1287). A condition that is there is True.
+/// The conditions of a Pod about a resize (KEP-1287). `Some` means that the condition is True.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
     /// `PodResizePending`: the new size is not admitted.
@@ -180,14 +180,14 @@ pub struct Container {
     pub pull_policy: PullPolicy,
     /// `resources` of its spec.
     pub resources: Resources,
-    /// What of it asks for a restart when it changes.
+    /// Resources whose change restarts it.
     pub restart_for: RestartFor,
-    /// Seconds that its probes of readiness and of its start take to say that it is well. A kubelet that starts anew may tell for
-    /// so long that it is not.
+    /// Seconds that its readiness and startup probes may take to succeed. For that long, a restarted kubelet may report
+    /// it as not ready.
     pub probe_seconds: u16,
-    /// When the kubelet restarts it; absent where the Pod's policy says so.
+    /// When the kubelet restarts it; `None` if the Pod's policy applies.
     pub own_policy: Option<Box<OwnPolicy>>,
-    /// The Pod's status of it, if there is any.
+    /// Its status in the Pod, if any.
     pub status: Option<ContainerStatus>,
 }
 
@@ -211,22 +211,22 @@ pub struct ContainerStatus {
     pub restart_count: i32,
     /// It passes its readiness probe.
     pub ready: bool,
-    /// What it does.
+    /// Its state.
     pub state: ContainerState,
     /// `allocatedResources`: the requests that the kubelet has admitted.
     pub allocated: Option<Resources>,
-    /// `resources`: what the container runs with. Absent where the kubelet knows nothing of resizing.
+    /// `resources`: what the container runs with. `None` if the kubelet does not support resizing.
     pub actual: Option<Resources>,
-    /// That is the word of the node's daemon, and exact. A kubelet works it out of shares.
+    /// `actual` is from the node's daemon, and exact. A kubelet computes it from shares.
     pub exact: bool,
-    /// The last instance that was killed for lack of memory: its `containerID`; empty for none.
+    /// `containerID` of the last instance that was killed for lack of memory; empty for none.
     pub oom_killed: String,
-    /// The last instance of which nobody knows how it ended, as those that end with their node: how often the container had been
-    /// restarted by then. Absent for none.
+    /// The last instance whose end is unknown, such as one that ended with its node: the restart count at that time.
+    /// `None` for no such instance.
     pub lost: Option<i32>,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ContainerState {
     /// It waits to start: reason and message of the kubelet.
@@ -243,7 +243,7 @@ pub enum ContainerState {
         /// Exit code.
         exit_code: i32,
     },
-    /// The kubelet has not said.
+    /// The kubelet has not reported it.
     #[default]
     Unknown,
 }
@@ -254,17 +254,17 @@ impl Pod {
         self.containers.iter().find(|c| c.name == name)
     }
 
-    /// Its kubelet has not seen its spec as it is. Not every kubelet tells.
+    /// Its kubelet has not seen its current spec. Not every kubelet reports this.
     pub fn unseen(&self) -> bool {
         self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen < is)
     }
 
-    /// Its kubelet tells that it has seen its spec as it is.
+    /// Its kubelet reports that it has seen its current spec.
     pub fn seen(&self) -> bool {
         self.observed_generation.zip(self.generation).is_some_and(|(seen, is)| seen >= is)
     }
 
-    /// It has all of these [labels](label_hash).
+    /// It has all these [labels](label_hash).
     pub fn has_labels(&self, labels: &[u64]) -> bool {
         labels.iter().all(|label| self.labels.binary_search(label).is_ok())
     }

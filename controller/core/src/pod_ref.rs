@@ -1,6 +1,6 @@
-//! The Pod that a request names: the very one that there is when the request is made.
+//! Binds a request to the Pod that exists when the request is made.
 //!
-//! For convenience only: a request that the webhook was not asked about is bound to its Pod when it is accepted.
+//! For convenience only: without the webhook, a request is bound to its Pod when it is accepted.
 
 use pitstop_api::Invalid;
 use pitstop_api::resize::PodRef;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::key::ObjectKey;
 
-/// What is changed of a request that is created; `found` is the UID of the Pod that it names, read from the API server just
-/// now. Fails where the request names the UID of another one.
+/// Changes to a request that is created; `found` is the UID of the Pod that it names, just read from the API server.
+/// Fails if the request names another UID.
 pub(crate) fn bind(named: &PodRef, pod: &ObjectKey, found: Option<&str>) -> Result<Vec<Value>, Invalid> {
     match (named.uid.as_deref(), found) {
         (Some(asked), Some(found)) if asked != found => {
@@ -19,12 +19,12 @@ pub(crate) fn bind(named: &PodRef, pod: &ObjectKey, found: Option<&str>) -> Resu
             Err(Invalid::new("spec.podRef.uid", text))
         }
         (None, Some(found)) => Ok(with(found)),
-        // It may be made in a moment.
+        // The Pod may be created in a moment.
         (Some(_), _) | (None, None) => Ok(Vec::new()),
     }
 }
 
-/// What is changed of a request that changes: a client that sends it as it was written keeps the Pod's UID.
+/// Changes to a request that is updated: it keeps the Pod's UID if the client sends the original manifest again.
 pub(crate) fn keep(old: &PodRef, new: &PodRef) -> Vec<Value> {
     match (&old.uid, &new.uid) {
         (Some(uid), None) if old.name == new.name => with(uid),

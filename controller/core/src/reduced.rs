@@ -1,4 +1,4 @@
-//! An object by which somebody asks for something, reduced to what decisions need.
+//! An object of a user, reduced to what decisions need.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -7,7 +7,7 @@ use crate::kind::{Head, Meta};
 use crate::owner::{Owner, owner};
 use crate::tracked::Versioned;
 
-/// The object. `More`: what one kind reads of the metadata, and others do not.
+/// The object. `More`: metadata that only its kind reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reduced<Spec, Status, More = ()> {
     /// Namespace and name.
@@ -18,17 +18,17 @@ pub struct Reduced<Spec, Status, More = ()> {
     pub resource_version: String,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// `metadata.creationTimestamp`, in seconds; only compared with other objects' of the same API server.
+    /// `metadata.creationTimestamp`, in seconds; only compared with other objects of the same API server.
     pub created: i64,
     /// `metadata.deletionTimestamp` is set.
     pub deleting: bool,
-    /// The request that it belongs to.
+    /// The request that owns it.
     pub owner: Option<Owner>,
     /// `spec`.
     pub spec: Spec,
     /// `status`.
     pub status: Status,
-    /// What else its kind keeps.
+    /// What its kind keeps besides.
     pub more: More,
 }
 

@@ -1,4 +1,4 @@
-//! What the webhook answers to admission reviews. A kind says what it must know before it judges; the program reads it.
+//! The webhook's answers to admission reviews. A kind says what it must know before it judges; the program reads that.
 
 use std::collections::BTreeMap;
 
@@ -20,44 +20,44 @@ pub enum Verdict {
     Deny {
         /// HTTP status code.
         code: u16,
-        /// Names the object, the field, and what would be right.
+        /// Names the object, the field, and a correct value.
         message: String,
     },
 }
 
-/// The code of a request that makes no sense.
+/// HTTP status code for an invalid request.
 pub(crate) const BAD_REQUEST: u16 = 400;
-/// The code of a change that is not allowed.
+/// HTTP status code for a change that is not allowed.
 pub(crate) const FORBIDDEN: u16 = 403;
-/// The code of what cannot be judged.
+/// HTTP status code if the object cannot be judged.
 pub(crate) const INTERNAL: u16 = 500;
 
 /// How the objects of a kind are reviewed.
 #[derive(Debug)]
 pub struct Review {
-    /// Where the webhook is asked, as its configuration says.
+    /// The path at which the API server calls the webhook, as in its configuration.
     pub path: &'static str,
     /// Begins a review.
     pub begin: fn(&Asked) -> Step,
 }
 
-/// What the webhook is asked about one object.
+/// A review of one object.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Namespace and name.
     pub key: ObjectKey,
-    /// The object is there, and changes.
+    /// The object exists, and changes.
     pub update: bool,
-    /// As it is to be stored, [without a status](without_status).
+    /// The object to store, [without a status](without_status).
     pub new: Option<DynamicObject>,
-    /// As it is stored.
+    /// The object as stored.
     pub old: Option<DynamicObject>,
-    /// Its own controller asks.
+    /// The pitstop controller itself sent it.
     pub by_controller: bool,
 }
 
 impl Asked {
-    /// One of the two as an object of its kind; a sentence where it is none.
+    /// Parses `object` as its kind; the error is a sentence.
     pub fn read<O>(&self, object: Option<&DynamicObject>) -> Result<O, String>
     where
         O: Resource<DynamicType = ()> + DeserializeOwned,
@@ -70,7 +70,8 @@ impl Asked {
     }
 }
 
-/// What a client sent, without the status: the API server stores none from there, and typed clients always send one.
+/// The client's object without its status: the API server does not store that status, and typed clients always send
+/// one.
 #[must_use]
 pub fn without_status(mut object: DynamicObject) -> DynamicObject {
     if let Some(data) = object.data.as_object_mut() {
@@ -79,24 +80,24 @@ pub fn without_status(mut object: DynamicObject) -> DynamicObject {
     object
 }
 
-/// How a review goes on.
+/// How a review continues.
 pub enum Step {
-    /// It is over.
+    /// The review is over.
     Over(Verdict),
-    /// By the Pod of that name, read from the API server now; absent if there is none; a sentence if that is not known.
+    /// Read this Pod from the API server, then continue. `None` if it does not exist; a sentence if the read failed.
     Pod(ObjectKey, Then<Result<Option<Live>, String>>),
-    /// By whether the node of that name is a virtual one. A node that cannot be read is taken for a machine: the request then
-    /// waits for its daemon, and says so.
+    /// Find out whether this node is a virtual one, then continue. A node that cannot be read counts as a machine: the
+    /// request then waits for its daemon, and says so.
     Node(String, Then<bool>),
 }
 
-/// What follows from what was read.
+/// Continues a review with what was read.
 pub type Then<T> = Box<dyn FnOnce(T) -> Step + Send>;
 
 /// A Pod that was read as a whole.
 #[derive(Debug)]
 pub struct Live {
-    /// It.
+    /// The Pod.
     pub pod: Pod,
     /// Its containers' hooks.
     pub hooks: Hooks,

@@ -1,4 +1,4 @@
-//! What differs between two Pod templates of a workload, as far as running Pods can follow.
+//! The differences between two Pod templates of a workload, as far as running Pods can follow.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::pod::Pod;
 /// The lists of containers in a Pod's spec.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
-/// Annotations that ask for a restart when they change: of `kubectl rollout restart`, and of what restarts Pods when a `ConfigMap`
-/// or a `Secret` changes (<https://github.com/stakater/Reloader>, and the checksums of Helm charts).
+/// Annotations whose change asks for a restart: of `kubectl rollout restart`, and of tools that restart Pods when a
+/// `ConfigMap` or `Secret` changes (<https://github.com/stakater/Reloader>, and the checksums of Helm charts).
 const RESTARTS: [&str; 2] = ["kubectl.kubernetes.io/restartedAt", "reloader.stakater.com/last-reloaded-from"];
-/// The same, of all names with that beginning.
+/// Prefix of further such annotations.
 const CHECKSUM: &str = "checksum/";
 
-/// Label by which a `Deployment` tells the templates of its `ReplicaSet`s apart: the same template has another one in each.
+/// Label by which a `Deployment` tells its `ReplicaSet`s apart: the same template has another value in each.
 pub(crate) const SET_HASH: &str = "pod-template-hash";
 
-/// What tells the template of a `Deployment` from its others: what is made of it is what running Pods can get, as its user wrote
-/// it. So defaults of a newer API server do not change it.
+/// Distinguishes a template from the others of its `Deployment`. It is a hash of what running Pods can get, as the user
+/// wrote it, so defaults of a newer API server do not change it.
 ///
-/// `restarts`: annotations that ask for a restart, beside those that always do.
+/// `restarts`: further annotations that ask for a restart.
 pub fn identity(template: &Value, restarts: &[String]) -> String {
     let mut template = plain(template);
     let containers = take_containers(&mut template).into_iter();
@@ -35,7 +35,7 @@ pub fn identity(template: &Value, restarts: &[String]) -> String {
     format!("{:016x}", labels::hash(&json!([containers, restarts]).to_string()))
 }
 
-/// What containers are to have, by their names: those that can get something else.
+/// The wanted state of containers that can change in place, by name.
 pub fn wanted(template: &Value) -> BTreeMap<String, Wanted> {
     let found = take_containers(&mut template.clone()).into_iter();
     found.map(|Found { name, image, resources, .. }| (name, Wanted { image, resources })).collect()
@@ -46,7 +46,7 @@ pub fn wanted(template: &Value) -> BTreeMap<String, Wanted> {
 pub enum Change {
     /// In what running Pods can get.
     InPlace(Lacks),
-    /// In something that they cannot get: what.
+    /// In something that running Pods cannot get: what.
     Other(String),
 }
 
@@ -62,7 +62,7 @@ pub struct Lacks {
 }
 
 impl Lacks {
-    /// Nothing.
+    /// Nothing differs.
     pub fn is_none(&self) -> bool {
         self.sizes.is_empty() && self.images.is_empty() && !self.restart
     }
@@ -75,7 +75,7 @@ pub struct Image {
     pub container: String,
     /// The image.
     pub image: String,
-    /// What it was in the old template.
+    /// The image in the old template.
     pub before: String,
 }
 
@@ -84,21 +84,21 @@ pub struct Image {
 pub struct Size {
     /// The container's name.
     pub container: String,
-    /// CPU and memory, as far as the template says; a request that it leaves out is as the limit.
+    /// CPU and memory in the template; a missing request equals the limit.
     pub resources: Resources,
-    /// What they were in the old template.
+    /// The resources in the old template.
     pub before: Resources,
 }
 
 impl Image {
-    /// The Pod has the old one.
+    /// The Pod has the old image.
     pub fn was_in(&self, pod: &Pod) -> bool {
         pod.container(&self.container).is_some_and(|container| same_image(&container.image, &self.before))
     }
 }
 
 impl Size {
-    /// The Pod has the old ones.
+    /// The Pod has the old resources.
     pub fn was_in(&self, pod: &Pod) -> bool {
         let own = pod.container(&self.container).map(|container| container.resources.effective());
         let Self { resources, before, .. } = self;
@@ -106,7 +106,7 @@ impl Size {
     }
 }
 
-/// What a container that can get something else is to have.
+/// The wanted state of a container that can change in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Its image.
@@ -116,8 +116,8 @@ pub struct Wanted {
 }
 
 impl Change {
-    /// From the template `old` to `new` (`spec.template` of a workload). `restarts`: annotations that ask for a restart, beside
-    /// those that always do.
+    /// From the template `old` to `new` (`spec.template` of a workload). `restarts`: further annotations that ask for a
+    /// restart.
     pub fn between(old: &Value, new: &Value, restarts: &[String]) -> Self {
         let (mut old, mut new) = (plain(old), plain(new));
         let (before, after) = (take_containers(&mut old), take_containers(&mut new));
@@ -126,7 +126,7 @@ impl Change {
             return Self::Other(format!("{path} differs"));
         }
         let mut lacks = Lacks { restart, ..Lacks::default() };
-        // All else is the same, so the containers are, too.
+        // All other fields are equal, so both lists have the same containers.
         for (before, after) in before.into_iter().zip(after) {
             if let Err(why) = lacks.take(before, after) {
                 return Self::Other(format!("spec.template.spec.{why}"));
@@ -138,27 +138,27 @@ impl Change {
         Self::InPlace(lacks)
     }
 
-    /// They are the same.
+    /// The templates are the same.
     pub fn is_none(&self) -> bool {
         matches!(self, Self::InPlace(lacks) if lacks.is_none())
     }
 }
 
-/// They are, or why not.
+/// Succeeds if both images are of the same repository.
 pub(crate) fn same_repository(before: &str, after: &str) -> Result<(), String> {
     let (before, after) = (Reference::parse(before)?, Reference::parse(after)?);
     before.same_repository(&after).then_some(()).ok_or_else(|| "is of another repository".to_owned())
 }
 
-/// A Pod has the image that a template names: the digest that was pulled for it may stand behind.
+/// A Pod has the image that a template names, perhaps with the pulled digest appended.
 pub(crate) fn same_image(has: &str, named: &str) -> bool {
     let (Ok(has), Ok(named)) = (Reference::parse(has), Reference::parse(named)) else { return false };
     let digest = named.digest.is_none() || named.digest == has.digest;
     digest && has.same_repository(&named) && (has.own_tag() == named.own_tag() || named.digest.is_some())
 }
 
-/// Without what says nothing: absent values that are written down, how a `ControllerRevision` is to be merged, and the label that
-/// each `ReplicaSet` gives its own.
+/// Without fields that mean nothing: null values, the merge directive of a `ControllerRevision`, and the label that
+/// each `ReplicaSet` adds.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -172,7 +172,7 @@ fn plain(value: &Value) -> Value {
 }
 
 impl Lacks {
-    /// Takes in how a container differs. Fails with what it cannot get.
+    /// Adds the differences of one container. Fails with what it cannot get.
     fn take(&mut self, before: Found, after: Found) -> Result<(), String> {
         let Found { at, name, image, resources } = after;
         if let Some(gone) = gone(&before.resources, &resources) {
@@ -189,7 +189,7 @@ impl Lacks {
     }
 }
 
-/// What was there, and is not any more.
+/// The first amount that was removed.
 fn gone(before: &Resources, after: &Resources) -> Option<&'static str> {
     let amounts = [
         ("requests.cpu", before.cpu_request, after.cpu_request),
@@ -202,7 +202,7 @@ fn gone(before: &Resources, after: &Resources) -> Option<&'static str> {
         .find_map(|(name, before, after)| (before.is_some() && after.is_none()).then_some(name))
 }
 
-/// A container, and where it was.
+/// A container, and its path.
 struct Found {
     at: String,
     name: String,
@@ -246,7 +246,7 @@ fn take_resources(container: &mut Map<String, Value>) -> Resources {
         memory_request: take("requests", Resource::Memory),
         memory_limit: take("limits", Resource::Memory),
     };
-    // What is left may say nothing.
+    // Empty maps may remain.
     if let Some(Value::Object(lists)) = container.get_mut("resources") {
         lists.retain(|_, amounts| amounts.as_object().is_none_or(|amounts| !amounts.is_empty()));
         if lists.is_empty() {
@@ -276,7 +276,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> String {
     fields.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Where they differ first.
+/// Path of the first difference.
 fn difference(old: &Value, new: &Value, path: &str) -> Option<String> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

@@ -12,11 +12,11 @@ use crate::template::{Change, Lacks, Wanted, same_image, same_repository};
 /// Which workload to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadQuery {
-    /// Its kind; absent for Pods that have some labels, which are always listed.
+    /// Its kind; `None` for Pods with certain labels, which are always listed.
     pub kind: Option<TargetKind>,
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Those labels.
+    /// These labels, if there is no kind.
     pub labels: BTreeMap<String, String>,
     /// List its Pods, too.
     pub pods: bool,
@@ -24,7 +24,7 @@ pub struct WorkloadQuery {
     pub budgets: bool,
     /// Read what its template has changed, too.
     pub template: bool,
-    /// Annotations of its template that ask for a restart, beside those that always do.
+    /// Further annotations of its template that ask for a restart.
     pub restarts: Vec<String>,
     /// Compare older revisions with this one, instead of with the template.
     pub back: Option<String>,
@@ -44,7 +44,7 @@ pub struct Parked {
 }
 
 impl Parked {
-    /// Under which name a rollout for it stands in line.
+    /// The name under which a rollout for it stands in line.
     pub fn place(&self) -> ObjectKey {
         place(self.kind, &self.key)
     }
@@ -53,7 +53,7 @@ impl Parked {
 /// Whether a workload is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parking<'a> {
-    /// The watch has not said yet.
+    /// The watch has not shown that yet.
     Unknown,
     /// It is not.
     No,
@@ -61,20 +61,20 @@ pub enum Parking<'a> {
     Yes(&'a Parked),
 }
 
-/// Under which name rollouts for a workload stand in line: no Pod has such a one.
+/// The name under which rollouts for a workload stand in line: no Pod has such a name.
 pub fn place(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
     ObjectKey::new(&key.namespace, format!("{}/{}", kind.name(), key.name))
 }
 
-/// The revision of a Pod that an update may have changed before it was given up.
+/// Revision of a Pod that an abandoned update may have changed.
 pub const UNKNOWN: &str = "unknown";
 
-/// A hash of a revision, the value of a Pod's label `controller-revision-hash`: 0 for none. A Pod keeps no more of it.
+/// Hash of a revision, the value of a Pod's label `controller-revision-hash`; 0 for none. A Pod keeps only this hash.
 pub fn revision_hash(label: &str) -> u64 {
     if label.is_empty() { 0 } else { labels::hash(label) }
 }
 
-/// A workload, as the API server tells of it.
+/// A workload, as the API server shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// `metadata.uid`.
@@ -83,21 +83,21 @@ pub struct Workload {
     pub deleting: bool,
     /// UIDs of the controllers that its Pods belong to: its own, or those of its `ReplicaSet`s that have Pods.
     pub controllers: Vec<String>,
-    /// [Hashes](crate::pod::label_hash) of the labels that its Pods have, where they are found by those.
+    /// [Hashes](crate::pod::label_hash) of the labels that its Pods have, if labels select them.
     pub labels: Vec<u64>,
     /// How many Pods it is to have.
     pub desired: u32,
-    /// How many of them its strategy lets be unavailable, percentages rounded down; 0 only where it says so itself.
+    /// How many of them may be unavailable by its strategy, percentages rounded down; 0 only if the strategy says 0.
     pub max_unavailable: u32,
     /// `spec.updateStrategy.rollingUpdate.partition`: Pods with lower ordinals are left alone.
     pub partition: u32,
     /// `spec.minReadySeconds`.
     pub min_ready_seconds: u32,
-    /// The disruption budgets that are for its Pods, if that was asked for.
+    /// The disruption budgets for its Pods, if requested.
     pub budgets: Option<Vec<Budget>>,
-    /// What its template has changed, if that was asked for.
+    /// What its template has changed, if requested.
     pub template: Option<Template>,
-    /// Its Pods, if that was asked for.
+    /// Its Pods, if requested.
     pub pods: Option<Vec<Listed>>,
 }
 
@@ -129,28 +129,31 @@ pub struct Template {
     pub resource_version: String,
     /// Its controller has seen that generation.
     pub seen: bool,
-    /// The value of the label `pitstop.dev/parked`; absent where it is not parked.
+    /// The value of the label `pitstop.dev/parked`; `None` if it is not parked.
     pub parked: Option<String>,
     /// Its strategy is that of a parked one: its controller replaces no Pod of an older revision.
     pub holds: bool,
-    /// The revision that Pods of this template have; absent while its controller has not made it.
+    /// The revision of Pods of this template; `None` until its controller has made it.
     pub revision: Option<String>,
-    /// Its controller makes new Pods of that revision; of a `Deployment` or a `DaemonSet`, it counts all Pods as updated.
+    /// Its controller makes new Pods of this revision; for a `Deployment` or `DaemonSet`, it counts all Pods as
+    /// updated.
     pub committed: bool,
-    /// How many Pods of that revision the controller of a `StatefulSet` counts; of others, 0.
+    /// How many Pods of this revision the controller of a `StatefulSet` counts; 0 for other kinds.
     pub updated: u32,
     /// The revision that its Pods had before it, as far as is known.
     pub previous: Option<String>,
-    /// The older revision that others were compared with, if that was asked for.
+    /// The older revision to compare others with, if requested.
     pub back: Option<String>,
-    /// What it has changed, by the older revisions that are kept; or the [older one](Self::back) has. Of a `Deployment`, Pods that were never updated have none.
+    /// What it has changed, by the older revisions that are kept; or what [`back`](Self::back) has changed. In a
+    /// `Deployment`, the empty revision stands for Pods that were never updated.
     pub changes: BTreeMap<String, Change>,
-    /// What only the template of a `Deployment` has.
+    /// Only for a `Deployment`.
     pub sets: Sets,
 }
 
 impl Template {
-    /// Its controller takes the Pod for one of it, and the Pod has something of another one: an update to that one was given up.
+    /// Its controller counts the Pod as one of this template, but the Pod has parts of another: an update to that one
+    /// was abandoned.
     pub fn strays(&self, kind: TargetKind, pod: &Pod) -> bool {
         let of = self.revision.as_ref().is_some_and(|revision| pod.revision == revision_hash(revision));
         if kind == TargetKind::Deployment {
@@ -177,14 +180,14 @@ pub struct Sets {
     pub active: Vec<Set>,
     /// The others.
     pub others: Vec<Set>,
-    /// It keeps those of older templates: `spec.revisionHistoryLimit` is not 0.
+    /// It keeps the `ReplicaSet`s of older templates: `spec.revisionHistoryLimit` is not 0.
     pub kept: bool,
-    /// What the template that others are compared with says of the containers that can get something else.
+    /// The wanted state of containers that can change in place, by the template that others are compared with.
     pub wanted: BTreeMap<String, Wanted>,
 }
 
 impl Sets {
-    /// The one with Pods has the template of the `Deployment`.
+    /// The `ReplicaSet` with Pods has the template of the `Deployment`.
     pub fn swapped(&self) -> bool {
         self.active.iter().any(|set| set.new)
     }
@@ -195,13 +198,13 @@ impl Sets {
 pub struct Set {
     /// `metadata.creationTimestamp`, in seconds.
     pub created: i64,
-    /// It, as it was read.
+    /// Its version, as read.
     pub version: Version,
     /// The value of the label `pod-template-hash` of its template.
     pub hash: String,
     /// Its template is the one that others are compared with: that of the `Deployment`.
     pub new: bool,
-    /// Its template is that of the one with Pods.
+    /// Its template is that of the `ReplicaSet` with Pods.
     pub old: bool,
     /// Its controller has seen its `metadata.generation`.
     pub seen: bool,
@@ -223,7 +226,7 @@ pub struct Version {
 pub struct Budget {
     /// `metadata.name`.
     pub name: String,
-    /// `status.desiredHealthy`; absent while its controller has yet to look at what it says now.
+    /// `status.desiredHealthy`; `None` until its controller has seen the current spec.
     pub desired_healthy: Option<u32>,
     /// `status.currentHealthy`: ready Pods, those of other workloads included.
     pub healthy: u32,
@@ -234,11 +237,11 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// How many of its Pods are healthy, where `own` of the workload's are: the watch knows those sooner than the budget's
+    /// How many of its Pods are healthy. `own` of the workload's are, as the watch knows sooner than the budget's
     /// controller does. `all` are the workload's Pods, and `ready` those of them that the controller may count.
     ///
-    /// Of which of them a partial one is, nobody knows here: each that is not healthy is taken for one of its Pods that its
-    /// controller has counted.
+    /// Which of them a partial budget selects is unknown here: each unhealthy one is taken for one that the controller
+    /// has counted.
     pub fn healthy(&self, own: u32, ready: u32, all: u32) -> u32 {
         if self.partial {
             return self.healthy.saturating_sub(all.saturating_sub(own));
@@ -248,7 +251,7 @@ impl Budget {
     }
 }
 
-/// A Pod, as a list that was asked for names it.
+/// A Pod in a requested list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// `metadata.name`.

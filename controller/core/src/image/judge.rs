@@ -1,4 +1,4 @@
-//! How far the Pod is, by its spec, by what its kubelet says of it, and by what the node's daemon says.
+//! How far an update is, by the Pod's spec and by the reports of its kubelet and of the node's daemon.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::time::seconds;
 /// Which images the Pod's spec has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Those of before.
+    /// The old images.
     Before,
-    /// Those that were written down for it.
+    /// Those in `written` of the status.
     Written,
-    /// Those that were written down for the way back.
+    /// Those in `restored` of the status.
     Restored,
-    /// Some of the one and some of the other.
+    /// Some of one and some of another.
     Between,
-    /// That container has another one: somebody else has changed it.
+    /// This container has another image: another writer has changed it.
     Other(String),
 }
 
@@ -51,35 +51,35 @@ pub(super) fn place(update: &ImageUpdate, pod: &Pod) -> Place {
     }
 }
 
-/// The image string names the digest that ran: a restart through the kubelet writes such strings, and changes nothing.
+/// The image string names the digest that ran. A restart through the kubelet writes such strings, and changes no image.
 fn is_pinned(image: &str, image_id: &str) -> bool {
     let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
     digest(image).is_some_and(|named| digest(image_id) == Some(named))
 }
 
-/// The Pod has had that very string all along, so that the kubelet replaces nothing.
+/// The image string is the same as before, so the kubelet replaces nothing.
 pub(super) fn is_unchanged(status: &ContainerStatus) -> bool {
     !status.written.is_empty() && status.written == status.before.image
 }
 
-/// How far a container is that has got another image.
+/// How far a container with a new image string is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The kubelet has not stopped the old one, or not started the new one: a sentence.
+    /// The kubelet has not stopped the old container, or not started the new one. Holds a message.
     Waits(String),
-    /// The new one runs, and is not ready.
+    /// The new container runs, but is not ready.
     Unready,
-    /// It is ready, and the daemon has not told yet what runs.
+    /// It is ready, but the daemon has not reported what runs.
     Untold,
-    /// It is ready, and runs what was pulled.
+    /// It is ready and runs the pulled image.
     Ready,
-    /// It does badly.
+    /// It has failed.
     Bad(End),
 }
 
-/// The kubelet waits before it starts a container again that has ended.
+/// Reason of the kubelet while it waits before it restarts an ended container.
 const CRASH_LOOP: &str = "CrashLoopBackOff";
-/// Reasons of the kubelet for a container that it does not start, and that no waiting mends.
+/// Reasons of the kubelet for not starting a container, which waiting does not solve.
 const FATAL: [&str; 8] = [
     "ImagePullBackOff",
     "InvalidImageName",
@@ -91,14 +91,14 @@ const FATAL: [&str; 8] = [
     CRASH_LOOP,
 ];
 
-/// How long the kubelet may go on telling of a container what was so before the change.
+/// How long the kubelet may still report the state of a container from before the change.
 pub(super) const STALE: Duration = Duration::from_secs(10);
-/// How long the kubelet may take to begin with the stop of a container whose image string has changed.
+/// How long the kubelet may take to begin the stop of a container whose image string has changed.
 const BEGINS: Duration = Duration::from_secs(5);
 
 impl Observed<'_> {
-    /// That a container waits for such a reason is to be blamed on its new image. What did not run before may have waited for
-    /// the same reason, and a loop of crashes is that of the instance that is named.
+    /// Whether the new image causes this wait of a container. A container that did not run before may have waited for
+    /// the same reason. `CrashLoopBackOff` concerns the instance that the status names.
     fn is_news(&self, status: &ContainerStatus, now: &pod::ContainerStatus, reason: &str) -> bool {
         if now.container_id != status.before.container_id
             && !(reason == CRASH_LOOP && is_old(self, status, now))
@@ -109,36 +109,38 @@ impl Observed<'_> {
         reason != CRASH_LOOP && (status.before.running || long)
     }
 
-    /// The old image is back in the container, which is as well as it was before. One that was never replaced may be yet: the
-    /// kubelet may be about to stop it.
+    /// The container has its old image again and is as healthy as before. If it was never replaced, the kubelet may
+    /// still be about to stop it.
     pub(super) fn is_back(&self, status: &ContainerStatus, pod: &Pod) -> bool {
         let Some(container) = pod.container(&status.name) else { return false };
         let Some(now) = &container.status else { return false };
         let same = now.container_id == status.before.container_id;
         let since = self.memory.restored_since;
         let long = since.is_some_and(|since| since.after(self.settles(pod)) <= self.now);
-        // A kubelet that says which spec its word is about has no other stop under way then; it may take the Pod's grace.
+        // A kubelet that reports which spec it has seen has no other stop under way then. A stop may take the Pod's
+        // grace.
         let settled = pod.seen() || (long && !pod.unseen());
         if same && !status.before.running {
             return settled;
         }
-        // The kubelet may have started it by the string that was there first, just when another one was written, for which it then
-        // stops it once more. It tells which image runs, not by which string, but for what did not run when it had seen the new one.
+        // The kubelet may have started it with the first string just when another one was written, and then stops it
+        // again for that one. It reports which image runs, not with which string, except for containers that did not
+        // run when it had seen the new string.
         let by_other = status.restored != status.before.image && !self.memory.down.contains(&status.name);
         let runs = now.state == ContainerState::Running && now.image_id == status.before.image_id;
         runs && (now.ready || !status.before.ready) && (!same || settled) && (!by_other || long)
     }
 
-    /// How long it may take until nothing of a Pod is stopped any more for the images that it had before. Its containers have no
-    /// more time than to be ready at all.
+    /// How long the kubelet may still stop containers of a Pod for earlier images. At most the time in which containers
+    /// must become ready.
     pub(super) fn settles(&self, pod: &Pod) -> Duration {
         let grace = seconds(pod.grace_seconds.unwrap_or_default());
         BEGINS.saturating_add(grace).min(seconds(self.update.spec.ready_timeout()))
     }
 }
 
-/// An instance that runs the image of before, or ran it: the kubelet has not got to the new one yet. Where the new one may be
-/// the same, what still runs is looked at further.
+/// An instance that runs or ran the old image: the kubelet has not applied the new one yet. If both may be the same, an
+/// instance that still runs is judged further.
 fn is_old(observed: &Observed<'_>, status: &ContainerStatus, now: &pod::ContainerStatus) -> bool {
     let old = &status.before.image_id;
     let other = |pulled: &Pulled| !is_pulled(old, pulled);
@@ -176,7 +178,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         let text = format!("container {name} was killed for want of memory");
         return Progress::Bad(End::bad(status::OOM_KILLED, text));
     }
-    // What ends with its node is started again.
+    // The kubelet restarts a container that ended with its node.
     let node = &observed.memory.node;
     if let ContainerState::Terminated { exit_code } = now.state
         && !node.settles()
@@ -184,7 +186,8 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         let text = format!("container {name} has ended with exit code {exit_code}");
         return Progress::Bad(End::bad(status::EXITED, text));
     }
-    // The first restart is that to the new image. What did not run may have come up once more with its old one.
+    // The first restart is the one to the new image. A container that did not run may have started once more with its
+    // old image.
     let allowed = node.outages().saturating_add(if status.before.running { 1 } else { 2 });
     if restarts(status, container) > allowed {
         let text =
@@ -203,7 +206,7 @@ pub(super) fn in_back_off(container: &Container) -> bool {
     matches!(state, Some(ContainerState::Waiting { reason, .. }) if reason == CRASH_LOOP)
 }
 
-/// The container that got another image runs it yet.
+/// The container still runs its new image.
 pub(super) fn runs_new(status: &ContainerStatus, pod: &Pod) -> bool {
     let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
     now.is_some_and(|now| now.state == ContainerState::Running && now.image_id != status.before.image_id)
@@ -219,13 +222,14 @@ fn waits_for_kubelet(name: &str) -> Progress {
     Progress::Waits(format!("waits for the kubelet to stop container {name} and to start the new one"))
 }
 
-/// A container that has the image already: the daemon tells of others only, but the kubelet tells the digest of its image.
+/// A container that already has the image. The daemon reports only on others, but the kubelet reports the image's
+/// digest.
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
     let since = observed.memory.written_since;
     let settled = since.zip(observed.pod).map(|(since, pod)| since.after(observed.settles(pod)));
-    // It may be about to stop the container for an image that the Pod had for a while, or be at it for this one: another update has
-    // written it, and was given up.
+    // The kubelet may be about to stop the container for an image that the Pod had for a while. Or it replaces it for
+    // this image, which an abandoned update has written.
     match pulled(observed, status) {
         _ if observed.pod.is_some_and(Pod::unseen) => {
             let text = format!("waits for the kubelet to see what the Pod has for container {}", status.name);
@@ -247,7 +251,7 @@ fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Con
     }
 }
 
-/// A container that had never run runs the digest that the node has pulled, or else the one that was written.
+/// A container that had never run runs the digest that the node has pulled or, without one, the written digest.
 fn runs_written(status: &ContainerStatus, container: &Container, pulled: Option<&Pulled>) -> bool {
     let digest = |text: &str| text.rsplit_once('@').map(|(_, digest)| digest.to_owned());
     let runs = container.status.as_ref().and_then(|now| digest(&now.image_id));
@@ -255,11 +259,11 @@ fn runs_written(status: &ContainerStatus, container: &Container, pulled: Option<
     status.before.container_id.is_empty() && runs.is_some() && runs == wanted
 }
 
-/// Whether what runs is known to be what was pulled.
+/// Whether the container is known to run the pulled image.
 fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let pulled = pulled(observed, status);
     match (running(observed, status, container), pulled) {
-        // No order could name an instance of what had never run: the kubelet tells the digest of what runs.
+        // No order could name an instance of a container that never ran, so the kubelet's digest counts.
         (None, _) if runs_written(status, container, pulled) => Progress::Ready,
         (Some(running), Some(pulled)) if running.image_id == pulled.image_id => Progress::Ready,
         (Some(running), Some(pulled)) => {
@@ -269,13 +273,13 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
             );
             Progress::Bad(End::bad(status::OTHER_IMAGE, text))
         }
-        // The daemon has not looked yet, or is asked once the new container is there.
+        // The daemon has not looked yet, or is only asked once the new container exists.
         _ => Progress::Untold,
     }
 }
 
-/// What runs in the instance that the Pod shows: by the daemon's word, else by the kubelet's where that is one of the two digests
-/// that the daemon has told of the image. Most kubelets are sooner than the daemon's next look.
+/// What the instance in the Pod's status runs. The daemon's report counts first, then the kubelet's, if it names one of
+/// the two digests that the daemon has reported. Most kubelets are faster than the daemon's next look.
 pub(super) fn running(
     observed: &Observed<'_>,
     status: &ContainerStatus,
@@ -292,7 +296,7 @@ pub(super) fn running(
     told.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
 }
 
-/// The new containers have been seen to run what was pulled, and the kubelet's word alone is enough to say so.
+/// The new containers were seen to run the pulled images, and the kubelet's report alone suffices for that.
 pub(super) fn is_known(update: &ImageUpdate, pod: &Pod) -> bool {
     update.status.containers.iter().all(|status| {
         let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
@@ -301,7 +305,7 @@ pub(super) fn is_known(update: &ImageUpdate, pod: &Pod) -> bool {
     })
 }
 
-/// What the node has of the image, by the daemon's last word.
+/// The image on the node, by the daemon's last report.
 fn pulled<'a>(observed: &'a Observed<'_>, status: &'a ContainerStatus) -> Option<&'a Pulled> {
     orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref())
 }

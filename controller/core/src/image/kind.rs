@@ -1,4 +1,4 @@
-//! Image updates, as the engine deals with them.
+//! Image updates as a kind of the engine.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl Kind for ImageUpdate {
     fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
         &mut memory.completed_seen
     }
-    /// What is suspended is in nobody's way, and nobody in its.
+    /// A suspended request neither blocks others nor is blocked.
     fn asks(&self) -> bool {
         self.spec.dry_run || self.suspended()
     }
@@ -128,7 +128,7 @@ impl Kind for ImageUpdate {
             memory,
         };
         let plan = plan(wall, config, &observed);
-        // From now on others wait for it.
+        // From now on, other requests wait for it.
         let begins = plan.status.as_ref().is_some_and(|write| status::has_begun(&write.status));
         if begins && !request.has_begun() {
             memory.busy_since.get_or_insert(now);
@@ -139,9 +139,9 @@ impl Kind for ImageUpdate {
         status::notes(self, old)
     }
 
-    /// Since when it takes its Pod out of service or changes it: what it pulls disturbs nobody.
+    /// Since when it takes its Pod out of service or changes it. Its pulls disturb no other request.
     fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
-        // What is stored counts though this process has yet to look at it: others may be decided on first.
+        // The stored status counts before this process looks at the request: it may plan others first.
         let stored = (self.has_begun() && !self.completed()).then_some(memory.first_seen);
         memory.busy_since.or(stored).filter(|_| !at.lingers)
     }
@@ -160,7 +160,7 @@ impl Kind for ImageUpdate {
     }
 }
 
-/// What another update of the same rollout proves, as long as nothing of the Pod is changed.
+/// What another update of the same rollout proves, as long as this Pod is unchanged.
 fn proof(
     now: Mono,
     request: &ImageUpdate,
@@ -173,14 +173,14 @@ fn proof(
     Some(proven(request, pod, (other, &*runs), remembered.ended_just(now)))
 }
 
-/// The other one goes first: it is the older one, or has begun while the request was suspended.
+/// The other update goes first: it is older, or has begun while the request was suspended.
 pub(super) fn goes_before(other: &ImageUpdate, request: &ImageUpdate) -> bool {
     let open = !other.completed() && !other.deleting && !other.asks() && other.uid != request.uid;
     open && (other.has_begun() || other.rank() < request.rank())
 }
 
-/// It waits for that before it is even accepted: others of its kind, or of its namespace. What requests of other kinds do to the
-/// Pod keeps nobody from pulling.
+/// A request waits for this even before it is accepted: for others of its kind or of its namespace. Requests of other
+/// kinds on the Pod do not prevent the pull.
 pub(super) fn keeps_unaccepted(ahead: &Ahead) -> bool {
     match &ahead.by {
         Before::Request(named) => named.kind == ID,

@@ -1,8 +1,8 @@
 //! `PodImageUpdate`: new images for the containers of one running Pod.
 //!
-//! Nothing of the Pod is stopped before the node has the images: its daemon pulls them, and tells what it has pulled and
-//! later what runs. The kubelet would stop a container first and pull then. Images for which the registry wants credentials are
-//! pulled by a [`puller`] Pod.
+//! No container stops before the node has the images. Its daemon pulls them, and reports what it has pulled and later
+//! what runs. The kubelet would stop a container first and then pull. A [`puller`] Pod pulls images for which the
+//! registry requires credentials.
 
 mod judge;
 mod kind;

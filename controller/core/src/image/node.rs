@@ -1,42 +1,42 @@
-//! A node that is not ready: what its kubelet told last may be old, so no clock runs, and the image is not blamed.
+//! A node that is not ready: its kubelet's last report may be old, so no clock runs, and the image is not blamed.
 //!
-//! Of a Pod that was ready the node lifecycle controller says so. Of one that was not, nothing shows it: the API server is asked
-//! before the time for its containers is said to be over.
+//! If the Pod was ready, the node lifecycle controller marks it. Otherwise nothing shows the loss: the API server is
+//! asked before the time for the containers counts as over.
 
 use crate::deed::Done;
 use crate::time::Mono;
 
-/// How often that is believed where nobody has missed the node: an image may be what takes its runtime along.
+/// How often an outage counts that only the ends of containers show: the image may bring down the node's runtime.
 const MOST_LOST: i32 = 5;
 
 /// What is known of the Pod's node.
 #[allow(clippy::struct_excessive_bools, reason = "each comes from another source, and all may hold at once")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sight {
-    /// The Pod shows that it is not ready.
+    /// The Pod shows that the node is not ready.
     unheard: bool,
-    /// The API server has said so when it was asked last.
+    /// The API server's last answer says so.
     silent: bool,
-    /// All new containers are ready, by their kubelet's last word.
+    /// All new containers are ready, by their kubelet's last report.
     ready: bool,
-    /// When the API server has last said that it is ready, or nobody could.
+    /// When the API server last said that the node is ready, or refused to say.
     ready_at: Option<Mono>,
-    /// Since when it is back.
+    /// Since when the node is back.
     back_since: Option<Mono>,
     /// The new containers have not been ready since then.
     settles: bool,
-    /// How often it came back: whatever stopped it may have restarted its containers.
+    /// How often it came back: each outage may have restarted its containers.
     outages: i32,
-    /// New containers of which nobody knows how their last instances ended, and which instances those were.
+    /// New containers whose last instance ended in an unknown way, and which instance that was.
     lost: Vec<(String, i32)>,
 }
 
 impl Sight {
-    /// Notes what the Pod shows. `ready`: its kubelet says that all new containers are.
+    /// Notes what the Pod shows. `ready`: its kubelet reports all new containers ready.
     pub(super) fn see(&mut self, now: Mono, unheard: bool, ready: bool) {
         let was = self.is_away();
         self.unheard = unheard;
-        // What has become ready since is news of the kubelet.
+        // Containers that have become ready since are news of the kubelet.
         self.silent &= !ready || self.ready;
         self.ready = ready;
         if was && !self.is_away() {
@@ -45,16 +45,16 @@ impl Sight {
         self.settles &= !ready || self.is_away();
     }
 
-    /// The API server was asked whether it is ready.
+    /// Takes in the API server's answer whether the node is ready.
     pub(super) fn asked(&mut self, now: Mono, done: &Done) {
         let was = self.is_away();
         match done {
             Done::Gone => self.silent = true,
-            // What cannot be seen is not judged.
+            // A node that may not be read counts as ready.
             Done::Effected | Done::Told(_) | Done::Refused(_) => {
                 (self.silent, self.ready_at) = (false, Some(now));
             }
-            // Nobody was asked.
+            // No answer.
             Done::Conflict | Done::Retry(_) => {}
         }
         if was && !self.is_away() {
@@ -62,7 +62,7 @@ impl Sight {
         }
     }
 
-    /// Notes which instances have ended with the node, though it was not seen to be away: it was back soon.
+    /// Notes which instances ended with the node although the node was not seen away: it was back soon.
     pub(super) fn see_lost(&mut self, now: Mono, lost: Vec<(String, i32)>) {
         if self.outages < MOST_LOST && lost.iter().any(|one| !self.lost.contains(one)) {
             self.comes_back(now);
@@ -80,7 +80,7 @@ impl Sight {
         self.unheard || self.silent
     }
 
-    /// What its kubelet told last is from before it was lost.
+    /// Its kubelet's last report is from before the loss.
     pub(super) fn is_unheard(&self) -> bool {
         self.unheard
     }
@@ -95,7 +95,7 @@ impl Sight {
         self.settles
     }
 
-    /// From when the time for containers to become ready is counted: anew from when the node is back.
+    /// From when the time for containers to become ready counts: again from when the node is back.
     pub(super) fn counts_from(&self, since: Mono) -> Mono {
         self.back_since.map_or(since, |back| back.max(since))
     }

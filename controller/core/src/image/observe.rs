@@ -1,4 +1,4 @@
-//! What a decision about one update sees.
+//! The input of a decision about one update.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,22 +37,22 @@ impl ImageUpdate {
         self.status.completion_time.is_some()
     }
 
-    /// It was accepted for that very Pod.
+    /// It was accepted for exactly this Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
     }
 
-    /// The Pod is to be taken out of service for it, or was.
+    /// The drain of its Pod has begun.
     pub fn drains(&self) -> bool {
         condition::find(&self.status.conditions, conditions::DRAINED).is_some()
     }
 
-    /// What the Pod gets is written down, so that it may have it already.
+    /// The new image strings are in its status, so the Pod may have them already.
     pub fn changes(&self) -> bool {
         self.status.containers.iter().any(|container| !container.written.is_empty())
     }
 
-    /// It does something to its Pod, or has.
+    /// It has begun to drain or change its Pod.
     pub fn has_begun(&self) -> bool {
         self.drains() || self.changes()
     }
@@ -74,20 +74,20 @@ impl ImageUpdate {
         held.then(|| Hold { user_agent: UPDATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 
-    /// How the request is known among others of its kind for its Pod: the oldest goes first.
+    /// Its order among the updates of its Pod: the oldest goes first.
     pub(super) fn rank(&self) -> (i64, &ObjectKey) {
         (self.created, &self.key)
     }
 }
 
-/// How long what the API server would store is not tried again, unless it was written meanwhile: admission may change.
+/// How long a dry run counts, unless the change was written meanwhile: admission may change.
 const TRIED_FOR: Duration = Duration::from_secs(1);
-/// For how long an update that has ended tells what the API server stores for another Pod of its rollout.
+/// How long after its end an update shows what the API server stores for another Pod of its rollout.
 const ENDED_JUST: Duration = Duration::from_secs(30);
-/// A container that is ready for so long is ready: a kubelet tells so for a moment before it knows of a probe.
+/// A container counts as ready after this time: a kubelet reports it ready for a moment before it knows the probe.
 const STEADY: Duration = Duration::from_secs(2);
-/// How often new containers may be ready, then not, then ready for a [while](STEADY) again: once after their start, when the kubelet
-/// learns of their probe, and once more, when the kubelet starts anew.
+/// How often new containers may become not ready and then ready for a [while](STEADY) again: once after their start,
+/// when the kubelet learns their probe, and once when the kubelet restarts.
 const MOST_LOST: u8 = 2;
 
 /// What this process remembers of an update; lost when it ends, and then counted anew.
@@ -97,15 +97,15 @@ pub struct Memory {
     pub first_seen: Mono,
     /// When it first saw the request completed.
     pub completed_seen: Option<Mono>,
-    /// Since when the deadline runs: from the first sight on, and from the last one suspended.
+    /// Since when the deadline runs: since the request was first seen, or last seen suspended.
     pub runs_since: Option<Mono>,
     /// The images that the API server would store, and when it said so last.
     pub(super) tried: Option<(Mono, Vec<ImageChange>)>,
-    /// How often in a row it was refused, and what was said last: the dry run, or the change itself.
+    /// How often in a row the dry run or the change was refused, and the last message.
     pub refused: Option<(u32, String)>,
-    /// Since when it does something to its Pod, or is about to.
+    /// Since when it drains or changes its Pod, or is about to.
     pub busy_since: Option<Mono>,
-    /// Since when an order waits for the daemon's first word.
+    /// Since when an order waits for the daemon's first answer.
     pub unanswered_since: Option<Mono>,
     /// Since when none of its orders finds a place in the node's book.
     pub crowded_since: Option<Mono>,
@@ -113,38 +113,37 @@ pub struct Memory {
     pub puller: puller::Memory,
     /// What is known of the Pod's node.
     pub(super) node: node::Sight,
-    /// How far the drain is seen to be.
+    /// What was seen of the drain.
     pub drain: Seen,
     /// Since when the Pod's spec has the new images.
     pub written_since: Option<Mono>,
-    /// When the first old container was seen not to run any more.
+    /// When the first old container was seen not running.
     pub ended_at: Option<Mono>,
     /// Since when all new containers are ready.
     pub ready_since: Option<Mono>,
     /// Their IDs.
     pub ready: Vec<String>,
-    /// How long it took from the end of the first old one, in milliseconds.
+    /// Milliseconds from the end of the first old container until then.
     pub gap: Option<i64>,
-    /// When a new container was first seen not to be ready any more, while they were watched; what was over for a
-    /// [while](STEADY) is not counted together with what follows.
+    /// When a watched new container was first seen not ready; counted anew after a [while](STEADY) of readiness.
     pub lost_at: Option<Mono>,
-    /// How often that was counted from the beginning.
+    /// How often that was counted anew.
     pub lost: u8,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
-    /// Containers that did not run when their kubelet had seen those very images: what runs of them since was started by these
-    /// strings, and is not stopped for others.
+    /// Containers that did not run when their kubelet had seen these very strings: it started them with these strings,
+    /// and does not stop them for others.
     pub(super) down: BTreeSet<String>,
 }
 
 impl Memory {
-    /// First seen now.
+    /// The memory of an update that is first seen now.
     pub fn new(now: Mono) -> Self {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes since when things are as they are. `puller`: the Pod under the name of the request's puller Pod; `orders` are the
-    /// request's.
+    /// Notes since when the current state lasts. `puller`: the Pod with the name of the request's puller Pod; `orders`:
+    /// the request's orders.
     pub fn see(
         &mut self,
         now: Mono,
@@ -184,7 +183,7 @@ impl Memory {
         self.node.see_lost(now, ended_with_node(update, pod));
         let early = pod.is_some_and(Pod::unseen) && update.status.containers.iter().any(is_unchanged);
         let ready = ready && !early && !self.node.is_away();
-        // One that came up with its old image may be ready, too, until the kubelet replaces it.
+        // A container that started with its old image may also be ready, until the kubelet replaces it.
         let instances =
             update.status.containers.iter().filter_map(|status| {
                 Some(pod?.container(&status.name)?.status.as_ref()?.container_id.clone())
@@ -196,7 +195,7 @@ impl Memory {
         }
         note_since(&mut self.ready_since, now, ready);
         self.see_lost(now, update.is_watched() && !ready, steady);
-        // A kubelet may tell of both in one change, and then nobody knows.
+        // A kubelet may report both in one change; then the gap is unknown.
         if let Some((ended, ready)) = self
             .ended_at
             .zip(self.ready_since)
@@ -207,7 +206,7 @@ impl Memory {
         }
     }
 
-    /// Whether new containers that are watched are not ready; `steady`: until now they were for a [while](STEADY).
+    /// Notes whether watched new containers are not ready; `steady`: before, they were ready for a [while](STEADY).
     fn see_lost(&mut self, now: Mono, lost: bool, steady: bool) {
         let anew = steady && self.lost < MOST_LOST;
         if lost && !self.node.is_away() && !self.node.settles() && (anew || self.lost_at.is_none()) {
@@ -215,8 +214,8 @@ impl Memory {
         }
     }
 
-    /// Notes since when the Pod has its old images again; and which containers do not run, by the word of a kubelet that has seen
-    /// them: it tells at the beginning of a sync of the Pod what the one before has left.
+    /// Notes since when the Pod has its old images again, and which containers do not run, by the report of a kubelet
+    /// that has seen the images. At the start of a sync of the Pod, it reports what the previous sync has left.
     fn see_restored(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>) {
         note_since(&mut self.restored_since, now, pod.is_some());
         let Some(pod) = pod else { return self.down.clear() };
@@ -232,7 +231,7 @@ impl Memory {
         self.down.extend(down.map(|status| status.name.clone()));
     }
 
-    /// What the request has had done came back.
+    /// Takes in the result of a deed.
     pub fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match deed {
             Deed::TryImages { images, .. } => match done {
@@ -245,27 +244,27 @@ impl Memory {
         }
     }
 
-    /// The API server has just said that it would store that.
+    /// The API server has just said that it would store this change.
     pub(super) fn has_just_tried(&self, now: Mono, image: &ImageChange) -> bool {
         self.tried.as_ref().is_some_and(|(at, images)| at.after(TRIED_FOR) > now && images.contains(image))
     }
 
-    /// The API server would store these changes, as it has for another Pod.
+    /// Notes that the API server would store these changes, as it did for another Pod.
     pub(super) fn stores(&mut self, now: Mono, images: Vec<ImageChange>) {
         if !images.is_empty() {
             self.tried = Some((now, images));
         }
     }
 
-    /// This process has seen the request end a [short while](ENDED_JUST) ago.
+    /// This process saw the request end a [short while](ENDED_JUST) ago.
     pub(super) fn ended_just(&self, now: Mono) -> bool {
         let ended = self.completed_seen.filter(|ended| *ended > self.first_seen);
         ended.is_some_and(|ended| ended.after(ENDED_JUST) > now)
     }
 
-    /// A write of the Pod's images came back: refused with that text, or else.
+    /// Takes in the result of a write of the Pod's images: the refusal, or `None` for any other result.
     pub fn images_written(&mut self, refused: Option<String>) {
-        // One that has to be repeated is tried first.
+        // A write that must be repeated is tried as a dry run first.
         self.tried = None;
         match refused {
             Some(text) => self.again(text),
@@ -279,7 +278,7 @@ impl Memory {
     }
 }
 
-/// New containers whose last instances have ended in a way that nobody knows, as with their node, and which instances those were.
+/// New containers whose last instance ended in an unknown way, such as with its node, and which instance that was.
 fn ended_with_node(update: &ImageUpdate, pod: Option<&Pod>) -> Vec<(String, i32)> {
     let ended = update.status.containers.iter().filter_map(|status| {
         let now = pod?.container(&status.name)?.status.as_ref()?;
@@ -307,25 +306,25 @@ pub struct Observed<'a> {
     pub now: Mono,
     /// The request.
     pub update: &'a ImageUpdate,
-    /// The Pod under the name that the request gives.
+    /// The Pod with the name in the request.
     pub pod: Option<&'a Pod>,
-    /// What goes first for the same Pod, or in the namespace.
+    /// What the request must wait for.
     pub ahead: Option<Ahead>,
-    /// An earlier update of the same Pod that has been accepted, too, and is not suspended.
+    /// An earlier update of the same Pod that is also accepted, and not suspended.
     pub earlier: Option<Named>,
-    /// The Pod under the name of its puller Pod.
+    /// The Pod with the name of its puller Pod.
     pub puller: Option<&'a Pod>,
-    /// What the node is known to have without being asked, by the names of containers.
+    /// Images that the node is known to have without a question to its daemon, by container name.
     pub proven: Vec<(String, Pulled)>,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
-    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    /// The API server is known to restrict each daemon to its own node, so orders may be placed.
     pub guarded: bool,
-    /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    /// Images of the request in a write of the Pod that is under way or whose result is unknown.
     pub writing: &'a [ImageChange],
     /// A write of images of the Pod is under way, for this request or for another.
     pub written_now: bool,
-    /// What the request has done that is under way, or of which nobody knows yet how it ended.
+    /// The request's deed that is under way or whose result is unknown.
     pub deed: Option<&'a Deed>,
     /// What is known of the Pod while the watch does not show it.
     pub look: &'a Look,

@@ -1,5 +1,5 @@
-//! What the node's daemon is asked: one order for each container, from the acceptance of the request until the
-//! kubelet tells that the new container runs what was pulled, else to the end of the request.
+//! Orders for the node's daemon: one for each container, from the acceptance of the request until the kubelet reports
+//! that the new container runs the pulled image, or until the request ends.
 
 use pitstop_api::id::split_reference;
 use pitstop_api::image_update::{ContainerStatus, Pull as Wanted};
@@ -23,18 +23,18 @@ const MAX_ATTEMPTS: u32 = 5;
 pub(super) enum Stage {
     /// The node has the image.
     Pulled(Pulled),
-    /// There is nothing to be stopped, and so nothing to be asked.
+    /// No instance can be stopped, so nothing is asked.
     Unneeded,
-    /// The daemon has not said a word.
+    /// The daemon has not answered.
     Unanswered,
-    /// It pulls.
+    /// The daemon pulls.
     Pulls,
-    /// It is at work, and something is in the way: its words.
+    /// The daemon is at work and reports a problem: its message.
     Underway(String),
-    /// The registry gives the image to nobody without credentials, or says to those without that it is not there: how that
-    /// ends if no puller Pod pulls it, with the daemon's words.
+    /// The registry requires credentials, or says without them that the image does not exist. Holds the end of the
+    /// request if no puller Pod pulls the image, with the daemon's message.
     Unauthorized(End),
-    /// It has failed: the reason, and the daemon's words.
+    /// The pull has failed: the reason, and the daemon's message.
     Failed(End),
 }
 
@@ -61,11 +61,11 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
             let ends = |reason| End::failed(reason, said(&answer.message));
             match answer.reason {
                 Some(AnswerReason::PullUnauthorized) => Stage::Unauthorized(ends(status::CANNOT_PROVE)),
-                // The node has had it from a puller Pod.
+                // The node had it from a puller Pod.
                 Some(AnswerReason::ImageNeverPull) if lost(last, container) => {
                     Stage::Unauthorized(ends(status::CANNOT_PROVE))
                 }
-                // Registries hide private images: they say that there is none.
+                // Registries hide private images: they say that the image does not exist.
                 Some(AnswerReason::PullFailed) if observed.pod.is_some_and(|pod| pod.pull_secrets) => {
                     Stage::Unauthorized(ends(status::PULL_FAILED))
                 }
@@ -76,30 +76,30 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
     }
 }
 
-/// The node had the image from a puller Pod and has it no more: its garbage collection takes what no container uses.
+/// The node had the image from a puller Pod and lost it: garbage collection removes images that no container uses.
 fn lost(last: OrderView<'_>, container: &ContainerStatus) -> bool {
     (2..MAX_ATTEMPTS).contains(&last.attempt()) && container.pulled.is_some()
 }
 
-/// What the daemon has told of a container's image.
+/// The daemon's report on a container's image.
 pub(super) fn told<'a>(observed: &Observed<'a>, container: &str) -> Option<&'a ImageAnswer> {
     newest(&observed.orders, container)?.answer?.image.as_deref()
 }
 
-/// The instance that was there when the request was accepted, else the one that has come up since.
+/// The instance at the acceptance of the request or, without one, the instance that has started since.
 fn instance(container: &ContainerStatus, in_pod: Option<&Container>) -> Option<String> {
     let now = in_pod.and_then(|in_pod| in_pod.status.as_ref()).map(|now| now.container_id.as_str());
     let names = [Some(container.before.container_id.as_str()), now];
     names.into_iter().flatten().find_map(|name| split_reference(name).ok().map(|(_, id)| id.into()))
 }
 
-/// The daemon is asked once more what the node has of a container's image.
+/// The daemon is asked again whether the node has a container's image.
 pub(super) fn is_asked_again(observed: &Observed<'_>, container: &str) -> bool {
     newest(&observed.orders, container).is_some_and(|view| view.attempt() > 1)
 }
 
-/// The orders that the request wants: to pull, and then to tell what runs. Where the pull is the kubelet's, by a puller Pod or
-/// once the new containers are there, the daemon is asked what the node has then.
+/// The orders that the request wants: to pull, and then to report what runs. If the kubelet pulls, by a puller Pod or
+/// for the new containers, the daemon is asked afterwards what the node has.
 pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     let update = observed.update;
     let of = |container: &ContainerStatus| {
@@ -110,7 +110,7 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
         if let Some(stands) = placed.find(|view| view.attempt() == attempt) {
             return Some(stands.order.clone());
         }
-        // Nor does the instance, though another one may be there by now.
+        // Nor does its instance, though another one may exist by now.
         let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
         Some(Order {
             id: OrderId { owner: &update.uid, container: &container.name, attempt }.to_string(),
@@ -127,7 +127,7 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
     update.status.containers.iter().filter_map(of).collect()
 }
 
-/// What is asked about a container's image, and how often something was.
+/// What to ask about a container's image, and the attempt number.
 fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<(u32, Pull)> {
     let update = observed.update;
     let (spec, name) = (&update.spec, &container.name);
@@ -155,7 +155,7 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
         let over = [AnswerState::Failed, AnswerState::Refused];
         last.and_then(|last| last.answer).is_some_and(|answer| over.contains(&answer.state))
     };
-    // The kubelet's word that it runs what was proven is enough; else the daemon is asked.
+    // The kubelet's report that it runs the proven image suffices; otherwise the daemon is asked.
     let is_proven = match &container.pulled {
         Some(pulled) if update.changes() => {
             !replaced || in_pod.status.as_ref().is_some_and(|now| is_pulled(&now.image_id, pulled))
@@ -165,13 +165,13 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
     if last.is_none() && is_proven {
         return None;
     }
-    // Before the Pod has the new image, what was replaced tells of the old one.
+    // Before the Pod has the new image, a replaced container runs the old one.
     let later = replaced && update.changes() && in_pod.image == container.written;
     if spec.pull() == Wanted::Skip && !later {
         return None;
     }
     Some(if later && (spec.pull() == Wanted::Skip || failed()) {
-        // What the node's kubelet has pulled by now, or nobody has.
+        // Whether the node's kubelet has pulled the image by now.
         (2, asks(&in_pod.image, PullPolicy::Never))
     } else {
         (1, asks(&wanted.image, in_pod.pull_policy))

@@ -1,5 +1,5 @@
-//! What another update of the same rollout proves: that a node has an image, without its daemon being asked, since a container runs
-//! it there; and that the API server would store the change, without a dry run, since it has for that Pod.
+//! What another update of the same rollout proves. The node has an image, because a container runs it there: its daemon
+//! is not asked. And the API server would store the change, because it did for that Pod: no dry run is made.
 
 use pitstop_api::image::Reference;
 use pitstop_api::nodework::{PullPolicy, Pulled};
@@ -13,16 +13,16 @@ use crate::pod::{ContainerState, Pod};
 /// What is proven.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Proof {
-    /// The images that the node has, by the names of the containers that are to get them.
+    /// The images that the node has, by the names of the containers that get them.
     pub(super) has: Vec<(String, Pulled)>,
     /// The changes of the Pod that the API server would store: all of them, or none.
     pub(super) stored: Vec<ImageChange>,
 }
 
-/// The images that the request asks for and that the node has, by the names of the containers that are to get them. `other` has had
-/// them pulled there, and `runs` is its Pod as it is now. Only a digest names the same image twice; and a kubelet that asks the registry
-/// at every start needs the daemon's word that it can be asked. `just`: the other one ended a short while ago, and admission is what it
-/// was then. The Pods of a rollout have one template, so that it does with the one what it does with the other.
+/// What `other` proves for the request: it had the images pulled on the node, and `runs` is its Pod now. Only a digest
+/// always names the same image. A kubelet that asks the registry at every start needs the daemon's report that it can
+/// ask. `just`: the other update ended a short while ago, so admission is what it was. The Pods of a rollout have one
+/// template, so admission treats them alike.
 pub(super) fn proven(
     request: &ImageUpdate,
     pod: &Pod,
@@ -32,7 +32,7 @@ pub(super) fn proven(
     if runs.node != pod.node || !other.is_for(runs) || runs.gone() {
         return Proof::default();
     }
-    // A kubelet looks for an image by its repository, too.
+    // A kubelet also looks for an image by its repository.
     let has = |wanted: &Reference| {
         other.status.containers.iter().find_map(|told| {
             let asked = other.spec.containers.iter().find(|asked| asked.name == told.name)?;

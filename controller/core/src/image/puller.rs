@@ -1,8 +1,8 @@
-//! The puller Pod: a Pod on the node of the target Pod, with its service account and `imagePullSecrets`, by which the kubelet
-//! pulls images for which the registry wants credentials. Nothing of an image runs in it, and no Secret is read. Where the node
-//! can, its containers mount the images, and have those that the target Pod's containers run.
+//! The puller Pod: a Pod on the node of the target Pod, with its service account and `imagePullSecrets`. By it the
+//! kubelet pulls images for which the registry requires credentials. Nothing of an image runs in it, and no Secret is
+//! read. If the node can, its containers have the images that the target Pod's containers run, and mount the new ones.
 //!
-//! That it has pulled proves nothing yet: the node's daemon is asked what the node has.
+//! A pull by it proves nothing yet: the node's daemon is asked what the node has.
 
 use std::time::Duration;
 
@@ -20,20 +20,20 @@ use crate::time::{Mono, seconds};
 
 /// How long the watch may take to show a Pod that was made.
 pub(super) const LAG: Duration = Duration::from_secs(10);
-/// How often in a row its creation or its deletion may be refused before the API server is taken at its word.
+/// How often in a row its creation or its deletion may be refused before the refusal counts.
 pub(super) const REFUSALS: u32 = 3;
-/// How often it is made: somebody else may delete it.
+/// How often it is made: another client may delete it.
 pub(super) const TRIES: u32 = 3;
-/// Longest reason of the kubelet that is told.
+/// Longest reason of the kubelet in messages.
 const MAX_WORD: usize = 64;
 
-/// The kubelet has the image, and cannot start what it was not to start.
+/// The kubelet has the image, and cannot start the container, as intended.
 const PULLED: [&str; 3] = ["CreateContainerConfigError", "CreateContainerError", "RunContainerError"];
-/// It has tried to pull, and tries again.
+/// The kubelet has tried to pull, and tries again.
 const TRIES_AGAIN: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
-/// No waiting mends that.
+/// Waiting does not solve these.
 const FATAL: [&str; 3] = ["InvalidImageName", "ErrImageNeverPull", "SignatureValidationFailed"];
-/// The kubelet has ended a Pod whose `activeDeadlineSeconds` are over.
+/// The kubelet has ended a Pod after its `activeDeadlineSeconds`.
 const LATE: &str = "DeadlineExceeded";
 
 /// The name of the puller Pod of the request with that UID. It is the same however often the Pod is made.
@@ -44,17 +44,18 @@ pub(super) fn key(request: &ObjectKey, uid: &str) -> ObjectKey {
 /// What this process remembers of a request's puller Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// How often in a row its creation was refused, and what was said last.
+    /// How often in a row its creation was refused, and the last message.
     pub(super) refused: Option<(u32, String)>,
     /// How often it was made since this process deleted one.
     pub(super) made: u32,
-    /// Since when it is there, perhaps, and the watch has yet to show it.
+    /// Since when it may exist although the watch does not show it yet.
     pub(super) awaited_since: Option<Mono>,
-    /// UID of the one that the watch shows, and since when.
+    /// UID of the Pod that the watch shows, and since when.
     pub(super) shown: Option<(String, Mono)>,
-    /// Why it does not pull all of its images. Stays when the Pod is gone: it is deleted before that is written down.
+    /// Why it does not pull all its images. Stays when the Pod is gone, because the Pod is deleted before this is
+    /// stored.
     pub(super) failed: Option<End>,
-    /// UID of the one that was deleted.
+    /// UID of the Pod that was deleted.
     pub(super) deleted: String,
     /// How often in a row its deletion was refused.
     pub(super) undeletable: u32,
@@ -87,21 +88,21 @@ impl Memory {
         self.shown.as_ref().map(|(_, since)| since.after(seconds(update.spec.pull_timeout())))
     }
 
-    /// It is about to be gone.
+    /// The Pod is being deleted.
     pub(super) fn goes(&self, pod: &Pod) -> bool {
         pod.deleting || pod.uid == self.deleted
     }
 
-    /// The deed came back.
+    /// Takes in the result of a deed.
     pub(super) fn done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match (deed, done) {
             (Deed::Pull(_), Done::Effected) => {
                 self.made = self.made.saturating_add(1);
                 (self.refused, self.awaited_since) = (None, Some(now));
             }
-            // It exists already, perhaps as its own.
+            // It exists already, and may be the request's own.
             (Deed::Pull(_), Done::Conflict) => self.awaited_since = Some(now),
-            // It may be there: nobody knows.
+            // It may exist.
             (Deed::Pull(_), Done::Retry(text)) => {
                 self.awaited_since = Some(now);
                 self.refused = Some((self.refusals(), text));
@@ -138,12 +139,12 @@ impl Memory {
         self.refused.as_ref().map_or(0, |(times, _)| *times)
     }
 
-    /// What was said last of why it is not made, as the end of a sentence.
+    /// The last message on why it is not made, as the end of a sentence.
     pub(super) fn words(&self) -> String {
         self.refused.as_ref().map_or_else(String::new, |(_, text)| format!(": {text}"))
     }
 
-    /// How the request ends whose puller Pod cannot be made, or has not pulled.
+    /// The end of a request whose puller Pod cannot be made, or has not pulled.
     pub(super) fn end(&self) -> Option<End> {
         if let Some(failed) = &self.failed {
             return Some(failed.clone());
@@ -165,7 +166,7 @@ pub(super) fn is_own(update: &ImageUpdate, pod: &Pod) -> bool {
     made_by::<ImageUpdate>(&update.uid, pod)
 }
 
-/// The kubelet has pulled the image for that container, by its own word.
+/// The kubelet reports that it has pulled the image for this container.
 pub(super) fn has_pulled(pod: &Pod, container: &str) -> bool {
     pod.container(container).is_some_and(pulled)
 }
@@ -185,7 +186,7 @@ pub(super) fn underway(pod: &Pod) -> String {
     waits.unwrap_or_else(|| format!("the kubelet pulls by the puller Pod {}", pod.key.name))
 }
 
-/// The kubelet's words about a container that waits, without secrets.
+/// The kubelet's message about a waiting container, without secrets.
 fn told(container: &Container) -> Option<String> {
     let ContainerState::Waiting { reason, message } = &container.status.as_ref()?.state else { return None };
     let text = meaning(message, false).text;
@@ -198,13 +199,13 @@ fn word(reason: &str) -> String {
     pitstop_api::condition::truncate(&without_secrets(reason), MAX_WORD)
 }
 
-/// The image that the Pod is to pull for that container: the one that it mounts, else the one that it has.
+/// The image that the Pod pulls for this container: the one that it mounts, or else its own.
 fn image<'a>(pod: &'a Pod, container: &'a Container) -> &'a str {
     let mounted = pod.made.as_ref().and_then(|made| made.volumes.get(&container.name));
     mounted.unwrap_or(&container.image)
 }
 
-/// How the request ends whose Pod is not as it was sent: the image that the daemon is asked for would be another one.
+/// The end of a request whose puller Pod is not as it was sent: the daemon would be asked for another image.
 fn changed(update: &ImageUpdate, pod: &Pod) -> Option<End> {
     let name = &pod.key.name;
     let node = update.status.target.as_ref().map(|target| &target.node_name);
@@ -241,7 +242,7 @@ fn failure(pod: &Pod, timeout: i64, late: bool) -> Option<End> {
     Some(End::failed(status::CANNOT_PROVE, text))
 }
 
-/// How a request ends for what the kubelet says of a container, if no waiting mends that.
+/// The end of a request by the kubelet's reason for a waiting container, if waiting does not solve that.
 fn refused(container: &Container) -> Option<End> {
     let ContainerState::Waiting { reason, message } = &container.status.as_ref()?.state else { return None };
     let failed = |reason| Some(End::failed(reason, told(container)?));

@@ -8,7 +8,7 @@ use pitstop_api::text::quoted;
 use crate::change::ImageChange;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
-/// What the Pod has of the containers that are named; else why it cannot have what is wanted.
+/// The state of the named containers in the Pod. Fails if the Pod cannot have the wanted images.
 pub(super) fn resolve(spec: &PodImageUpdateSpec, pod: &Pod) -> Result<Vec<ContainerStatus>, Invalid> {
     if pod.mirror {
         let text =
@@ -27,7 +27,7 @@ pub(super) fn resolve(spec: &PodImageUpdateSpec, pod: &Pod) -> Result<Vec<Contai
     .collect()
 }
 
-/// What the Pod has of one container; else the field that is wrong, and why.
+/// The state of one container. Fails with the wrong field, and why.
 fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'static str, String)> {
     let found = pod
         .container(&wanted.name)
@@ -56,8 +56,8 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
     Ok(ContainerStatus { name: wanted.name.clone(), before: now(found), ..ContainerStatus::default() })
 }
 
-/// What a container has: noted when a request is accepted, and again when its Pod is about to be changed. What restarted in
-/// between is not to be taken for a container with the new image, and what another request has written is what goes back.
+/// The state of a container, noted when a request is accepted, and again before its Pod is changed. So a restart in
+/// between is not mistaken for the new image, and a rollback restores what another request has written.
 pub(super) fn now(container: &Container) -> Before {
     let image = container.image.clone();
     container.status.as_ref().map_or_else(
@@ -73,7 +73,7 @@ pub(super) fn now(container: &Container) -> Before {
     )
 }
 
-/// The image strings as they are given, as a change of the Pod.
+/// The image strings of the request, as changes of the Pod.
 pub(super) fn asked(spec: &PodImageUpdateSpec, pod: &Pod) -> Vec<ImageChange> {
     let of = |name: &str| spec.containers.iter().find(|wanted| wanted.name == *name);
     changes(pod, |name| of(name).map(|wanted| wanted.image.as_str()))
@@ -84,15 +84,15 @@ pub(super) fn changes<'a>(pod: &Pod, of: impl Fn(&str) -> Option<&'a str>) -> Ve
     pod.containers.iter().filter_map(|container| change(pod, &container.name, of(&container.name)?)).collect()
 }
 
-/// The change that gives a container that image; absent where it has it, or is not there.
+/// The change that gives a container this image; `None` if it has it, or does not exist.
 pub(super) fn change(pod: &Pod, name: &str, image: &str) -> Option<ImageChange> {
     let container = pod.container(name).filter(|container| container.image != image)?;
     let init = container.kind != ContainerKind::Main;
     Some(ImageChange { container: name.to_owned(), init, image: image.to_owned(), tried: false })
 }
 
-/// The strings by which a container may get its old image back. The kubelet keeps a container waiting that was started with
-/// the same string a short while ago; each of these is another one for the same image.
+/// Image strings that give a container its old image back. The kubelet keeps a container in back-off that it started
+/// with the same string a short while ago; each of these is another string for the same image.
 pub(super) fn ways_back(before: &Before) -> Vec<String> {
     let reference = Reference::parse(&before.image).ok();
     let digest = before.image_id.rsplit_once('@').map(|(_, digest)| digest);
@@ -114,7 +114,7 @@ pub(super) fn ways_back(before: &Before) -> Vec<String> {
     ways
 }
 
-/// The string by which a container gets the image: with the digest that the node has pulled, so that it gets just that.
+/// The image string to write: with the digest that the node has pulled, so that the container gets exactly that.
 pub(super) fn written(image: &str, digest: Option<&str>) -> String {
     let reference = Reference::parse(image).ok();
     let pinned = reference.zip(digest).and_then(|(reference, digest)| reference.with_digest(digest));

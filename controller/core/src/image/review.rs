@@ -1,4 +1,4 @@
-//! The webhook's answers about updates: a request names the very Pod that there is when it is made.
+//! The webhook's answers about updates: a request is bound to the Pod that exists when it is made.
 
 use pitstop_api::Invalid;
 use pitstop_api::image_update::validate;
@@ -13,7 +13,7 @@ fn deny(key: &ObjectKey, why: &Invalid) -> Step {
     Step::Over(Verdict::Deny { code: BAD_REQUEST, message: format!("PodImageUpdate {key}: {why}") })
 }
 
-/// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
+/// Begins the review of a request. An unreadable one is not judged here, but by the schema or the controller.
 pub(super) fn review(asked: &Asked) -> Step {
     let Ok(new) = asked.read(asked.new.as_ref()).map(ImageUpdate::observe) else {
         return Step::Over(Verdict::Allow(Vec::new()));

@@ -1,4 +1,4 @@
-//! How an update is written down.
+//! The status of an update.
 
 use std::time::Duration;
 
@@ -38,14 +38,14 @@ impl Wait {
         Self::new(Phase::Pulling, WAITING_FOR_POLICY, text)
     }
 
-    /// A puller Pod has pulled.
+    /// A puller Pod has pulled: the daemon is asked.
     pub(super) fn proof() -> Self {
         let text = "the kubelet has pulled: asks the node's daemon what the node has";
         Self::new(Phase::Pulling, DAEMON, text)
     }
 
-    /// The node's daemon is to pull. It is true before the daemon's first word and while that is only that it pulls, so it is told
-    /// once, at the acceptance.
+    /// The node's daemon is to pull. The message fits before the daemon's first answer and while it pulls, so it is
+    /// written once, at the acceptance.
     pub(super) fn asked(silent_after: Duration) -> Self {
         let limit = silent_after.as_secs();
         let text =
@@ -58,9 +58,9 @@ impl Wait {
 const QUEUED: &str = Before::REASONS[0];
 /// The API server is asked whether it would store the change.
 pub(super) const CHECKING: &str = "Checking";
-/// The node's daemon has yet to tell what a puller Pod has pulled.
+/// The node's daemon has yet to report what a puller Pod has pulled.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
-/// Its book has no place.
+/// The node's order book has no place.
 pub(super) const PLACE: &str = "WaitingForPlace";
 /// No daemon is asked without the policy that keeps each to its own node.
 pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
@@ -68,7 +68,7 @@ pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
 pub(super) const PULLING: &str = "Pulling";
 /// A puller Pod is made, or pulls.
 pub(super) const PULLER: &str = "WaitingForPullerPod";
-/// It is to wait.
+/// The request is suspended.
 pub(super) const SUSPENDED: &str = "Suspended";
 /// The change is sent to the API server.
 pub(super) const WRITING: &str = "WritingImages";
@@ -78,7 +78,7 @@ pub(super) const KUBELET: &str = "WaitingForKubelet";
 pub(super) const NODE: &str = "NodeNotReady";
 /// A new container is not ready.
 pub(super) const UNREADY: &str = "ContainerNotReady";
-/// The daemon has not told what runs.
+/// The daemon has not reported what runs.
 pub(super) const ATTESTING: &str = "Attesting";
 /// The new containers are watched.
 pub(super) const OBSERVING: &str = "Observing";
@@ -113,7 +113,7 @@ const WAITS: [&str; 21] = [
 pub(super) const UPDATED: &str = "Updated";
 /// A dry run: the API server would store them.
 pub(super) const WOULD_UPDATE: &str = "WouldUpdate";
-/// The request makes no sense for its Pod.
+/// The request is invalid for its Pod.
 pub(super) const INVALID: &str = "Invalid";
 /// The API server refuses the change.
 pub(super) const REFUSED: &str = "Refused";
@@ -125,13 +125,13 @@ pub(super) const DEADLINE: &str = "DeadlineExceeded";
 pub(super) const DAEMON_SILENT: &str = "DaemonNotResponding";
 /// The node cannot have the image.
 pub(super) const PULL_FAILED: &str = "PullFailed";
-/// Nobody can prove that the node can have it.
+/// Nothing proves that the node can have it.
 pub(super) const CANNOT_PROVE: &str = "CannotProvePull";
 /// The node has no room for it.
 pub(super) const NO_ROOM: &str = "NoDiskRoom";
-/// Somebody else has changed the images.
+/// Another writer has changed the images.
 pub(super) const SUPERSEDED: &str = "Superseded";
-/// By the user's wish.
+/// The user has cancelled it.
 pub(super) const CANCELLED: &str = "Cancelled";
 /// Not ready in time, or not for long enough.
 pub(super) const NOT_READY: &str = "NotReady";
@@ -141,9 +141,9 @@ pub(super) const EXITED: &str = "ContainerExited";
 pub(super) const OOM_KILLED: &str = "OOMKilled";
 /// It has restarted.
 pub(super) const RESTARTED: &str = "Restarted";
-/// It runs something else than was pulled.
+/// It runs another image than the pulled one.
 pub(super) const OTHER_IMAGE: &str = "OtherImage";
-/// The old images are not back in time.
+/// The old images are not restored in time.
 pub(super) const ROLLBACK_FAILED: &str = "RollbackFailed";
 /// The kubelet cannot start a new container.
 const NOT_STARTED: &str = "ContainerNotStarted";
@@ -177,17 +177,17 @@ pub const REASONS: [&str; 25] = [
     UNKNOWN,
 ];
 
-/// Those of them that tell of a success.
+/// Those that mean success.
 pub(super) const SUCCESSES: [&str; 2] = [UPDATED, WOULD_UPDATE];
 
-/// The reason of an end for one of the kubelet's for a container that it does not start.
+/// The reason of an end for the kubelet's reason not to start a container.
 pub(super) fn waiting(reason: &str) -> &'static str {
     REASONS.into_iter().find(|known| *known == reason).unwrap_or(NOT_STARTED)
 }
 
 /// Reason of `Accepted` once the containers were found.
 const RESOLVED: &str = "Resolved";
-/// Reasons of `Pulled`, and of the wait of one that has pulled and has yet to be told its turn.
+/// Reasons of `Pulled`, and of the wait of a request that needs no further pull and does not know its turn yet.
 pub(super) const PULLED: &str = "Pulled";
 const LEFT_TO_KUBELET: &str = "LeftToKubelet";
 
@@ -217,12 +217,12 @@ impl End {
         Self { phase, reason, message: message.into() }
     }
 
-    /// Without the old images being put back.
+    /// An end that does not restore the old images.
     pub(super) fn failed(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Phase::Failed, reason, message)
     }
 
-    /// The new images do badly.
+    /// An end because the new images fail.
     pub(super) fn bad(reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(Phase::RolledBack, reason, message)
     }
@@ -235,7 +235,7 @@ impl From<&Restoring> for End {
     }
 }
 
-/// It says that the Pod is taken out of service or changed.
+/// The status says that the Pod is taken out of service or changed.
 pub(super) fn has_begun(status: &PodImageUpdateStatus) -> bool {
     condition::find(&status.conditions, conditions::DRAINED).is_some()
         || status.containers.iter().any(|container| !container.written.is_empty())
@@ -262,7 +262,7 @@ pub(super) fn accepted(
     waits(status, update, &wait, now)
 }
 
-/// `status` with the wait written down.
+/// `status` with this wait.
 pub(super) fn waits(
     mut status: PodImageUpdateStatus,
     update: &ImageUpdate,
@@ -331,7 +331,8 @@ pub(super) fn drain_begins(
     set(status, update, conditions::DRAINED, ConditionStatus::False, reason, &text, now);
 }
 
-/// Writes down that the Pod was out of service before it was changed. Where it could not be taken out, that stands.
+/// Writes down that the Pod was out of service before it was changed. If it could not be taken out, the condition
+/// stays.
 pub(super) fn drained(
     status: &mut PodImageUpdateStatus,
     update: &ImageUpdate,
@@ -391,11 +392,11 @@ pub(super) fn changes(update: &ImageUpdate, containers: &[ContainerStatus]) -> S
     containers.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// The events that a change of status is worth, said once the change is stored.
+/// The events for a change of status, once it is stored.
 pub fn notes(update: &ImageUpdate, old: &PodImageUpdateStatus) -> Vec<Note> {
     let new = &update.status;
     let mut notes = Vec::new();
-    // Of the Pod of a rollout, the kubelet tells that.
+    // For the Pod of a rollout, the kubelet reports that.
     let begins = old.target.is_none() && new.target.is_some() && update.owner.is_none();
     if begins && !update.spec.dry_run {
         let text = format!("Request {} changes images: {}", update.key, changes(update, &new.containers));

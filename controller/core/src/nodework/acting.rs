@@ -1,4 +1,4 @@
-//! For how long the daemon has been carrying orders out.
+//! For how long the daemon has been carrying out orders.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use pitstop_api::nodework::Order;
 use super::{NodeWork, OrderView, views};
 use crate::time::{Mono, seconds};
 
-/// Seconds of grace where neither the request nor the Pod says (Kubernetes' default).
+/// Grace period in seconds if neither the request nor the Pod sets one (Kubernetes' default).
 const DEFAULT_GRACE: i64 = 30;
 
-/// Which process of the daemon carries each order of a book out, and since when this process has seen it do so; by the
-/// orders' IDs. Lost when this process ends, and then counted anew.
+/// Which daemon process carries out each order of a book, and since when this process has seen that, by order ID. Lost
+/// when this process ends, and then counted anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acting(BTreeMap<String, (String, Mono)>);
 
 impl Acting {
-    /// Notes what the book shows. A process that takes an order over has its own time for it.
+    /// Notes what the book shows. A daemon process that takes over an order has its own time for it.
     pub fn see(&mut self, now: Mono, book: Option<&NodeWork>) {
         let acting = views(book).filter(OrderView::acting);
         let acting = acting.filter_map(|view| Some((&view.order.id, &view.answer?.acknowledged_by)));
@@ -29,8 +29,7 @@ impl Acting {
             .collect();
     }
 
-    /// When the daemon has been silent by `patience` for longer than it may take to carry the order out; absent where it
-    /// does not carry it out.
+    /// When the daemon exceeds the order's time by `patience`; `None` if it does not carry out the order.
     pub fn overdue_at(&self, order: &Order, patience: Duration) -> Option<Mono> {
         self.0.get(&order.id).map(|(_, since)| since.after(grace(order)).after(patience))
     }

@@ -24,7 +24,7 @@ pub struct NodeWork {
     pub resource_version: String,
     /// `metadata.generation`, which every change of the orders raises.
     pub generation: i64,
-    /// Nobody owns it (`metadata.ownerReferences`), so nobody deletes it when its node goes.
+    /// It has no owner (`metadata.ownerReferences`), so it is not deleted with its node.
     pub orphan: bool,
     /// `spec.orders`.
     pub orders: Vec<Order>,
@@ -49,9 +49,9 @@ impl NodeWork {
         self.status.answers.iter().find(|a| a.order_id == order_id)
     }
 
-    /// The last attempt that an order of a request, or about a Pod, can have had, though it may be withdrawn or be answered
-    /// only. As the same attempt another order would be taken for carried out, or refused. Each write of orders raises the
-    /// book's generation.
+    /// The last attempt that an order of a request, or about a Pod, can have had, even if it is withdrawn or only
+    /// answered. A new order with the same attempt would count as carried out, or as refused. Each write of orders
+    /// raises the book's generation.
     pub(crate) fn last_attempt(&self, uid: &str) -> u32 {
         let answers = self.status.answers.iter().map(|answer| answer.order_id.as_str());
         let answered =

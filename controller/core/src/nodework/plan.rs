@@ -10,11 +10,11 @@ use crate::plan::Urgency;
 
 /// How many stops of one request can be under way at a time.
 const MAX_OF_REQUEST: usize = 8;
-/// How many of the requests of one namespace can be.
+/// The same for the requests of one namespace.
 const MAX_OF_NAMESPACE: usize = MAX_ORDERS / 4 * 3;
 
-/// How many orders to pull a book has at a time, and how many of one namespace: each stays until its request ends, which may
-/// be suspended for days. The places that they leave are for all else.
+/// How many pull orders a book has at a time, and how many of one namespace. Each stays until its request ends, which
+/// may be suspended for days. The other places are for other orders.
 const MAX_PULLS: usize = MAX_ORDERS / 2;
 const MAX_PULLS_OF_NAMESPACE: usize = MAX_ORDERS / 4;
 
@@ -24,18 +24,20 @@ const MAX_PULLS_OF_NAMESPACE: usize = MAX_ORDERS / 4;
 pub struct BookWrite {
     /// All open orders.
     pub orders: Vec<Order>,
-    /// IDs of those of them whose request is over.
+    /// IDs of the orders whose request is over.
     pub closed: Vec<String>,
-    /// New orders, withdrawals and ends of requests are urgent; tidying up answered orders can wait for company.
+    /// New orders, withdrawals and ends of requests are urgent; the removal of answered orders can wait for another
+    /// write.
     pub urgency: Urgency,
-    /// It only adds stops and pulls, and drops stops that are over: it is right whatever the daemon has answered meanwhile.
+    /// It only adds stops and pulls, and drops stops that are over: it is valid whatever the daemon has answered
+    /// meanwhile.
     pub adds: bool,
 }
 
 /// The write that brings a node's book to the wanted orders, if it needs one.
 ///
-/// Orders that stay keep their place, since orders of one Pod are carried out in the order of the list. New
-/// ones follow as far as there are [places](place); the others wait. `over`: IDs of orders whose request is over.
+/// Orders that stay keep their place, because orders of one Pod are carried out in the order of the list. New ones
+/// follow while [places](place) are free; the others wait. `over`: IDs of orders whose request is over.
 pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Option<BookWrite> {
     let current: &[Order] = book.map_or(&[], |b| &b.orders);
     let mut orders: Vec<Order> = current.iter().filter(|o| wanted.contains(o)).cloned().collect();
@@ -52,7 +54,7 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     let taken = Taken::of(orders.iter().filter(holds));
     place(&mut orders, places, taken);
     let known: &[String] = book.map_or(&[], |b| &b.closed);
-    // A leader that does not know of the end yet says nothing else.
+    // The mark stays, even if this leader does not know of the end yet.
     let is_over = |id: &&String| over.contains(id) || known.contains(id);
     let closed: Vec<String> = orders.iter().map(|o| &o.id).filter(is_over).cloned().collect();
     let marks = closed.iter().any(|id| !known.contains(id));
@@ -63,13 +65,13 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     let adds = adds
         && closed == known
         && orders.iter().skip(before).all(goes)
-        // An answer that ends a stop stays as it is. An order to pull is done again when the image is gone.
+        // A final answer to a stop stays. A pull is done again when the image is gone.
         && current.iter().filter(dropped).all(|order| order.action.recreate.is_some() && finished(order));
     (marks || orders != current).then_some(BookWrite { orders, closed, urgency, adds })
 }
 
-/// Gives free places to new orders, each to the namespace that has the fewest, and there to the Pod that has the fewest, to
-/// the first of its orders in the given sequence.
+/// Gives each free place to the namespace with the fewest places, there to the Pod with the fewest, and there to its
+/// first new order.
 fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut taken: Taken) {
     while orders.len() < MAX_ORDERS {
         let free = new.iter().enumerate().filter(|(_, order)| taken.leaves_room(order));
@@ -80,8 +82,8 @@ fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut taken: Taken) {
     }
 }
 
-/// Who has how many places with stops that are not over, and with pulls. What else is ordered is bounded by itself, and may be
-/// wanted all together.
+/// Who has how many places for unfinished stops and for pulls. Other orders are bounded otherwise, and may be wanted
+/// all together.
 #[derive(Default)]
 struct Taken {
     pulls: usize,
@@ -115,7 +117,7 @@ impl Taken {
         *request = request.saturating_add(1);
     }
 
-    /// Places of the order's namespace and of its Pod with stops; with pulls, of the namespace.
+    /// Places for stops of the order's namespace and of its Pod; for a pull, the namespace's places for pulls.
     fn beside(&self, order: &Order) -> (usize, usize) {
         let of = |all: &BTreeMap<String, usize>, key: &str| all.get(key).copied().unwrap_or_default();
         let namespaces = if order.action.pull.is_some() { &self.pulls_of } else { &self.namespaces };
@@ -232,7 +234,7 @@ mod tests {
         assert_eq!(next, wanted[1..11]);
     }
 
-    /// They may be wanted all together, and none of them stops a container.
+    /// All may be wanted together, and none stops a container.
     #[test]
     fn questions_and_resizes_are_not_counted() {
         let questions: Vec<Order> = (0..64)
@@ -250,7 +252,7 @@ mod tests {
         let many = |namespace: &str| (0..40).map(|i| pull(namespace, &format!("{i:02}"))).collect::<Vec<_>>();
         let write = plan(None, &many("a"), &[]).unwrap();
         assert_eq!(write.orders.len(), 16);
-        // They stay though they are answered.
+        // Pull orders stay although they are answered.
         let mut book = taken(&write.orders);
         book.status.answers = write
             .orders
@@ -270,7 +272,7 @@ mod tests {
         let write = plan(None, &wanted, &[]).unwrap();
         assert_eq!(write.orders, wanted[..48]);
         let book = taken(&write.orders);
-        // The other one's is the last that was asked for.
+        // The other namespace's order is the last that was requested.
         let all: Vec<Order> = wanted.iter().cloned().chain([of("b", "web", "app")]).collect();
         let write = plan(Some(&book), &all, &[]).unwrap();
         assert_eq!((write.orders.len(), &write.orders[48]), (49, &all[100]));
@@ -304,7 +306,8 @@ mod tests {
         assert_eq!(tidied.urgency, Urgency::Later);
     }
 
-    /// Whatever the daemon answers meanwhile: what is new it has not seen, and what it has ended stays ended.
+    /// Such a write is valid whatever the daemon answers meanwhile: it has not seen new orders, and ended ones stay
+    /// ended.
     #[test]
     fn what_only_adds_orders_says_so() {
         let stop = |id: &str| Order { action: Recreate::with_grace(None).into(), ..order(id) };

@@ -17,7 +17,7 @@ pub struct OrderView<'a> {
 }
 
 impl OrderView<'_> {
-    /// Which of the orders about its container it is.
+    /// Its attempt among the orders about its container.
     pub fn attempt(&self) -> u32 {
         order_attempt(&self.order.id)
     }
@@ -43,22 +43,22 @@ impl OrderView<'_> {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::EndedByItself))
     }
 
-    /// The daemon has stopped it several times without effect, and goes on.
+    /// The daemon has tried the stop several times without effect, and continues.
     pub fn retried(&self) -> bool {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::StopRetried))
     }
 
-    /// The daemon begins nothing of it, since the book says that its request is over.
+    /// The daemon begins nothing of it, because the book says that its request is over.
     pub fn request_over(&self) -> bool {
         self.answer.is_some_and(|a| a.reason == Some(AnswerReason::RequestOver))
     }
 
-    /// A process of the daemon had acknowledged it, whatever came of that.
+    /// A daemon process had acknowledged it, whatever the result.
     pub fn was_taken_up(&self) -> bool {
         self.answer.is_some_and(|a| !a.acknowledged_by.is_empty())
     }
 
-    /// The daemon says that the container does not run any more.
+    /// The daemon reports that the container no longer runs.
     pub fn ended(&self) -> bool {
         self.answer.is_some_and(|a| {
             a.state == AnswerState::Done
@@ -67,7 +67,7 @@ impl OrderView<'_> {
     }
 }
 
-/// The last one about a container.
+/// The last order about a container.
 pub(crate) fn newest<'a>(views: &[OrderView<'a>], container: &str) -> Option<OrderView<'a>> {
     let of = views.iter().filter(|view| view.order.container.name == container);
     of.max_by_key(|view| view.attempt()).copied()
@@ -92,7 +92,7 @@ pub(crate) fn own<'a>(
     views(book).filter(move |view| request_uid(&view.order.id) == uid)
 }
 
-/// As far as the Pod's status tells, the daemon still has that container to stop.
+/// By the Pod's status, the container that the order names still runs.
 pub(crate) fn may_run(order: &Order, pod: Option<&Pod>) -> bool {
     let status = pod
         .filter(|p| p.uid == order.pod.uid)

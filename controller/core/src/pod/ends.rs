@@ -81,7 +81,7 @@ impl Pod {
 
     /// What the kubelet does when the container is stopped: its program chooses the exit code.
     pub fn after_stop(&self, container: &Container) -> AfterStop {
-        // Codes that no rule names all have the fate of the first such one, but for 0.
+        // All codes except 0 that no rule names end like the first such code.
         let named = container.own_policy.iter().flat_map(|own| &own.rules).flat_map(|rule| &rule.codes);
         let named: BTreeSet<i32> = named.copied().collect();
         let unnamed = (1..=i32::MAX).find(|code| !named.contains(code));
@@ -97,7 +97,7 @@ impl Pod {
         }
     }
 
-    /// The restart policy by which the kubelet goes for the container, as a phrase for messages.
+    /// The restart policy that the kubelet applies to the container, as a phrase for messages.
     pub fn restart_policy_of(&self, container: &Container) -> String {
         let name = |policy: RestartPolicy| match policy {
             RestartPolicy::Always => "Always",

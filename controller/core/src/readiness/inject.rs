@@ -1,6 +1,6 @@
-//! The gate for new Pods that opted in, where the API server serves no `MutatingAdmissionPolicy`.
+//! The gate for new Pods that opted in, if the API server serves no `MutatingAdmissionPolicy`.
 //!
-//! The webhook's configuration selects by the labels of namespace and Pod; what is asked here has opted in already.
+//! The webhook's configuration selects by the labels of namespace and Pod, so Pods that come here have opted in.
 
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use super::{OPT_IN, PITSTOP_READY};
 /// Annotation of a Pod that mirrors a static one.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The JSON Patch (RFC 6902) that gives a new Pod the gate; empty when it has it, or must not have it.
+/// The JSON Patch (RFC 6902) that gives a new Pod the gate; empty if it has it, or must not have it.
 ///
-/// `pod` is the Pod as the API server sent it; anything in it that is not as in a Pod leads to no patch.
+/// `pod` is the Pod as the API server sent it. Anything that is not as in a Pod gets no patch.
 pub fn inject(pod: &Value) -> Vec<Value> {
     let of = |map: &str, key: &str| pod.get("metadata")?.get(map)?.get(key)?.as_str();
     if of("labels", OPT_IN) == Some("disabled") || of("annotations", MIRROR).is_some() {

@@ -1,6 +1,6 @@
-//! Keeping Pods not ready: the conditions behind readiness gates, and who holds them False.
+//! Keeping Pods not ready: the conditions of readiness gates, and the holds that keep them False.
 //!
-//! What a condition looks like is in [`pitstop_api::readiness`].
+//! The format of a condition is in [`pitstop_api::readiness`].
 
 mod inject;
 mod plan;
@@ -19,11 +19,11 @@ pub use plan::plan;
 pub struct Gate {
     /// `spec.readinessGates[].conditionType`.
     pub type_: String,
-    /// The condition of that type, once somebody has written it.
+    /// The condition of this type; `None` before it is written.
     pub condition: Option<GateCondition>,
 }
 
-/// The condition behind a gate.
+/// The condition of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateCondition {
     /// Its status is True.
@@ -41,12 +41,12 @@ pub struct GateChange {
     pub open: bool,
     /// The list of holds as JSON.
     pub message: String,
-    /// The status is another one than before.
+    /// The status changes.
     pub transition: bool,
 }
 
 impl Gate {
-    /// The condition's message is no list of holds: it belongs to somebody else, and pitstop leaves it alone.
+    /// The condition's message is not a list of holds: it belongs to another writer, and pitstop does not change it.
     pub fn foreign(&self) -> bool {
         self.condition.as_ref().is_some_and(|c| holds(&c.message).is_none())
     }

@@ -1,14 +1,14 @@
-//! From the holds that are wanted to the conditions to write.
+//! From the wanted holds to the conditions to write.
 
 use std::collections::BTreeSet;
 
 use super::{Gate, GateChange, Hold, holds};
 
-/// The conditions to write so that exactly `wanted` of our holds are in every gate.
+/// The conditions to write so that every gate has exactly `wanted` of our holds.
 ///
-/// Holds of other writers stay. Ours that nobody wants any more are dropped, whoever wrote them: that is how holds
-/// of requests that no longer exist come off. A gate without a condition gets one, else its Pod would never be ready.
-/// A message that is no list of holds belongs to somebody who knows what it means, and is left alone.
+/// Holds of other writers stay. Our unwanted holds are dropped, whoever wrote them: this removes holds of requests that
+/// no longer exist. A gate without a condition gets one, because its Pod would otherwise never be ready. A message that
+/// is not a list of holds belongs to another writer, and stays.
 pub fn plan(gates: &[Gate], wanted: &BTreeSet<Hold>) -> Vec<GateChange> {
     gates.iter().filter_map(|gate| change(gate, wanted)).collect()
 }

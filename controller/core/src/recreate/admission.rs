@@ -63,7 +63,7 @@ fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
     Verdict::Deny { code, message: format!("ContainerRecreateRequest {}: {why}", request.key) }
 }
 
-/// Refuses a new request for what can be seen without its Pod.
+/// Refuses a new request for errors that are visible without its Pod.
 pub(super) fn precheck(request: &Request) -> Option<Verdict> {
     validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
 }
@@ -82,7 +82,7 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
         Ok(target) => target,
         Err(refusal) => return deny(request, BAD_REQUEST, &refusal),
     };
-    // The label of a request that the controller makes for another one says which Pod is meant.
+    // If the controller makes the request for another one, the label names the right Pod.
     let meant = request.more.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
     if let Some(uid) = meant.filter(|uid| **uid != target.pod_uid) {
         let text = format!("made for the Pod with UID {uid}; the Pod of that name is another one now");
@@ -117,7 +117,7 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
             add("ports", hooked.ports.iter().take(MAX_PORTS).map(|port| json!(port)).collect());
         }
     }
-    // What only the controller writes is not taken from users.
+    // Only the controller writes these annotations, so those of users are removed.
     patch.extend(request.more.annotations.keys().map(|key| {
         let token = key.replace('~', "~0").replace('/', "~1");
         json!({"op": "remove", "path": format!("/metadata/annotations/{token}")})
@@ -125,8 +125,8 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
     Verdict::Allow(patch)
 }
 
-/// Answers a change of a request. Allowed, the spec is to be [kept](keep) as it is stored. `by_controller`: the change
-/// comes from pitstop's own controller, which adds what an absent webhook did not and removes what is over.
+/// Answers a change of a request. If allowed, the stored spec is to be [kept](keep). `by_controller`: the change comes
+/// from pitstop's own controller, which adds what an absent webhook did not and removes outdated metadata.
 pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
     if let Some(field) = changed(&old.spec, &new.spec) {
         let why = Invalid::new(field, "spec of ContainerRecreateRequest is immutable");

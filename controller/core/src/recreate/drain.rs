@@ -1,5 +1,4 @@
-//! The drain of a recreate request: taking its Pod out of service before the first of its containers is stopped. Nothing is
-//! stopped before.
+//! The drain of a recreate request: its Pod goes out of service before the first container is stopped.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, ConditionStatus};
@@ -13,19 +12,19 @@ pub(super) use crate::drain::{DRAINING, GATE_IN_USE, NO_GATE, NOT_DRAINED, Wait}
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// How far the drain of an accepted request is.
+/// State of the drain of an accepted request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Drain {
-    /// None was asked for.
+    /// No drain is requested.
     Unasked,
-    /// It is over, or it was before something was stopped: containers may be stopped.
+    /// It is over, or a stop has begun: containers may be stopped.
     Over,
-    /// Nothing may be stopped: why, and when to look again though nothing happened.
+    /// No container may be stopped: why, and when to look again though nothing happened.
     Lasts(Wait, Option<Mono>),
 }
 
 impl Drain {
-    /// Nothing keeps containers from being stopped.
+    /// Whether containers may be stopped.
     pub(super) fn drained(&self) -> bool {
         !matches!(self, Self::Lasts(..))
     }
@@ -39,11 +38,10 @@ impl Drain {
     }
 }
 
-/// How far the drain is; `pod` is the one that the request was accepted for, if it is there.
+/// State of the drain; `pod`: the Pod that the request was accepted for, if it exists.
 pub(super) fn stage(now: Mono, observed: &Observed<'_>, pod: Option<&Pod>) -> Drain {
     let Some(grace) = grace(observed.request) else { return Drain::Unasked };
-    // What was ordered, pinned or stopped already was so after the drain: it is not asked again whether the Pod is
-    // ready.
+    // An order, a pin or a stop comes only after the drain, so readiness is not checked again.
     let status = &observed.request.status;
     let killed = status.container_recreate_states.iter().any(|s| s.is_killed);
     let mut targets = status.target.iter().flat_map(|t| &t.containers);
@@ -57,12 +55,12 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>, pod: Option<&Pod>) -> Dr
     }
 }
 
-/// What the request waits for when it has just been accepted; absent when it asks for no drain.
+/// First wait of an accepted request; `None` if it asks for no drain.
 pub(super) fn first_wait(request: &Request, pod: &Pod) -> Option<Wait> {
     grace(request).map(|grace| Wait::opening(pod, grace))
 }
 
-/// Writes the beginning of the drain down, if one was asked for; what is written already stays.
+/// Records the beginning of a requested drain; an existing record stays.
 pub(super) fn begin(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
@@ -81,8 +79,8 @@ pub(super) fn begin(
     }
 }
 
-/// Writes down that the Pod was out of service before the first stop, once that is so, and until then whether it can be
-/// taken out of service.
+/// Records that the Pod was out of service before the first stop. Before that, records whether another client uses its
+/// gate.
 pub(super) fn proceed(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
@@ -107,7 +105,7 @@ pub(super) fn proceed(
     }
 }
 
-/// Writes down how the drain of a request went that ends now.
+/// Records the result of the drain when the request ends.
 pub(super) fn conclude(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
@@ -121,7 +119,7 @@ pub(super) fn conclude(
     }
 }
 
-/// The status says that the Pod is being taken out of service, or is to be.
+/// Whether the status says that the drain lasts, or has yet to begin.
 fn lasts(status: &ContainerRecreateRequestStatus) -> bool {
     is(status, &[DRAINING, GATE_IN_USE])
 }
@@ -131,13 +129,13 @@ pub(super) fn impossible(status: &ContainerRecreateRequestStatus) -> bool {
     is(status, &[NO_GATE])
 }
 
-/// Whether the drain has one of these reasons.
+/// Whether the condition `Drained` has one of these reasons.
 fn is(status: &ContainerRecreateRequestStatus, reasons: &[&str]) -> bool {
     let drained = condition::find(&status.conditions, conditions::DRAINED);
     drained.is_some_and(|c| reasons.contains(&c.reason.as_str()))
 }
 
-/// When the drain began, as written down.
+/// When the drain began, according to the status.
 pub(super) fn began(status: &ContainerRecreateRequestStatus) -> Option<DateTime<Utc>> {
     let begun = condition::find(&status.conditions, conditions::PRE_RECREATE_GRACE);
     begun.filter(|c| c.status == ConditionStatus::True).map(|c| c.last_transition_time)
@@ -145,7 +143,7 @@ pub(super) fn began(status: &ContainerRecreateRequestStatus) -> Option<DateTime<
 
 /// Every reason of the condition `Drained`.
 pub(super) const REASONS: [&str; 5] = [DRAINING, conditions::DRAINED, NO_GATE, GATE_IN_USE, NOT_DRAINED];
-/// The seconds for which the request wants its Pod not ready; absent when it asks for no drain.
+/// Seconds for which the Pod should be not ready; `None` if the request asks for no drain.
 fn grace(request: &Request) -> Option<i64> {
     request.spec.strategy.as_ref()?.unready_grace_period_seconds
 }

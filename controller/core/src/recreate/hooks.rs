@@ -1,5 +1,5 @@
-//! preStop hooks that failed. The stop goes ahead, so they change nothing of the outcome: a condition of the request
-//! tells of them, and stays; what is new in it is worth an event.
+//! Failed preStop hooks. The stop goes ahead, so they do not change the outcome. A condition of the request reports
+//! them and stays; each new failure causes an event.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, Condition, ConditionStatus};
@@ -8,12 +8,12 @@ use pitstop_api::recreate::{ContainerRecreateRequestStatus, conditions};
 
 use super::observe::Observed;
 
-/// Reason of the condition and of the event; the kubelet's own word.
+/// Reason of the condition and of the event; the kubelet uses the same word.
 pub(super) const FAILED: &str = "FailedPreStopHook";
-/// Between the containers in the condition's message.
+/// Separator of containers in the condition's message.
 const AND: &str = "; ";
 
-/// Writes down the hooks that the daemon says have failed. What was written before stays, also once the order is gone.
+/// Records the hooks that failed according to the daemon. Earlier records stay, even when the order is gone.
 pub(super) fn record(
     status: &mut ContainerRecreateRequestStatus,
     observed: &Observed<'_>,
@@ -48,7 +48,7 @@ pub(super) fn record(
     condition::set(&mut status.conditions, told);
 }
 
-/// What the new status tells of failed hooks that the old one did not.
+/// Failed hooks that the new status reports and the old one did not.
 pub(super) fn news<'a>(
     old: &ContainerRecreateRequestStatus,
     new: &'a ContainerRecreateRequestStatus,

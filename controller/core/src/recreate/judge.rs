@@ -1,6 +1,6 @@
-//! One container of an accepted request: how far it is, what it waits for, whether it is still to be stopped.
+//! One container of an accepted request: how far it is, why it waits, and whether it must still be stopped.
 //!
-//! What counts is the container's ID: the target has been restarted when another instance has taken its place.
+//! The container's ID decides: the target is restarted once another instance has replaced it.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use crate::nodework::{OrderView, grace};
 use crate::pod::{AfterEnd, ContainerState, ContainerStatus, Pod};
 use crate::time::{Mono, seconds};
 
-/// How often the pinning of an image is tried though it is refused: an API server that has just started refuses what
-/// it does not know the roles for yet.
+/// Number of refused pins after which the controller tries no more. An API server that has just started refuses
+/// requests until it knows the roles.
 const MAX_REFUSALS: u32 = 4;
 
-/// How long a kubelet may take to start a container that has ended, by its own means. In a back-off it may tell nothing but
-/// the end until that is over: it looks at the Pod again when it is (seen on Kubernetes 1.36.3).
+/// How long a kubelet may take to start an ended container by itself. During a back-off it may report only the end: it
+/// looks at the Pod again afterwards (seen on Kubernetes 1.36.3).
 const STARTS: Duration = Duration::from_millis(1500);
 
-/// What is known of one container.
+/// Judgement of one container.
 pub(super) struct Judged {
     /// Its entry in `status.containerRecreateStates`.
     pub(super) state: ContainerRecreateState,
-    /// What it waits for; absent once it has succeeded or failed.
+    /// Its wait; `None` once it has succeeded or failed.
     pub(super) wait: Option<Wait>,
-    /// The target runs, and it is for the daemon to stop it: its image is not pinned.
+    /// The target runs, and the daemon must stop it: its image is not pinned.
     pub(super) needs_stop: bool,
     /// The target is still there, and its image is not pinned yet.
     pub(super) needs_pin: bool,
-    /// What its target becomes.
+    /// Its new target, if it changes.
     pub(super) becomes: Option<TargetContainer>,
     /// When to look again though nothing happened.
     pub(super) wake_at: Option<Mono>,
@@ -49,7 +49,7 @@ impl Judged {
         Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, becomes: None, wake_at: None }
     }
 
-    /// Nothing more will happen to it.
+    /// Whether the container has succeeded or failed.
     pub(super) fn over(&self) -> bool {
         matches!(self.state.phase, Phase::Succeeded | Phase::Failed)
     }
@@ -116,7 +116,7 @@ struct Case<'a> {
     target: &'a TargetContainer,
     pod: &'a Pod,
     status: &'a ContainerStatus,
-    /// Its entry as it is stored.
+    /// Its stored entry.
     stored: Option<&'a ContainerRecreateState>,
     /// The order for its target.
     order: Option<OrderView<'a>>,
@@ -124,12 +124,12 @@ struct Case<'a> {
     spared: bool,
     /// It was stopped for the request.
     killed: bool,
-    /// How far it is by what is stored and by the daemon's answer.
+    /// Its entry according to the stored one and the daemon's answer.
     so_far: ContainerRecreateState,
 }
 
 impl Case<'_> {
-    /// Its end where the kubelet does not start it again.
+    /// Its failure if the kubelet does not start it again.
     fn for_good(&self) -> Option<Judged> {
         let (pod, status, name, killed) = (self.pod, self.status, &self.target.name, self.killed);
         let why = ended_for_good(pod, name, &status.state)?;
@@ -138,13 +138,12 @@ impl Case<'_> {
         Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
     }
 
-    /// The target is still there, and its image is to be pinned, and is not yet.
+    /// Whether the target's image is still to be pinned.
     fn needs_pin(&self) -> bool {
         self.target.pin.is_some() && !is_pinned(self.target, self.pod)
     }
 
-    /// Its end where it waited to be started when it was named, so that there was nothing to stop, and now that it runs no mechanism
-    /// is allowed.
+    /// Its failure if it was waiting to start when it became the target, but runs now, and no mechanism may restart it.
     fn may_not_stop(&self) -> Option<Judged> {
         let request = self.observed.request;
         let auto = request.mechanism() == Mechanism::Auto && self.order.is_none();
@@ -155,7 +154,7 @@ impl Case<'_> {
         Some(Judged::ends(failed))
     }
 
-    /// Another instance has taken the target's place.
+    /// Judges a container whose target another instance has replaced.
     fn replaced(self) -> Judged {
         let Self { now, observed, target, pod, status, killed, .. } = self;
         let name = &target.name;
@@ -174,11 +173,11 @@ impl Case<'_> {
         }
     }
 
-    /// The target has ended, and nothing has taken its place. In back-off the kubelet starts it at once when its image
+    /// Judges a target that has ended without a replacement. In back-off the kubelet starts it at once if its image
     /// string changes.
     ///
-    /// Not after a stop of the request's own: the kubelet may tell of a back-off as it ends, and the pin would end the
-    /// instance that it has just started. Nor where the word of such a stop went with its book.
+    /// No pin follows a stop by the request: the kubelet may report a back-off as it ends, and the pin would end the
+    /// new instance. The same applies if the book with the record of such a stop was lost.
     fn ended(self, auto: bool, refused: bool) -> Judged {
         if let Some(failed) = self.for_good() {
             return failed;
@@ -199,11 +198,11 @@ impl Case<'_> {
         Judged { needs_pin, becomes, wake_at, ..waits }
     }
 
-    /// The target runs, as far as is told, and it is for the daemon to stop it.
+    /// Judges a target that runs, as far as known, and that the daemon must stop.
     fn runs(self, patience: Duration) -> Judged {
         let Self { now, observed, target, status, stored, order, .. } = self;
         let name = &target.name;
-        // It is on record, and its order may have made room for another one.
+        // The stop is recorded, and its order may be gone to free a place.
         let stopped = stored.is_some_and(|s| s.phase == Phase::Recreating && s.is_killed);
         let overdue_at = order.and_then(|o| observed.acting.overdue_at(o.order, patience));
         let wait = match order {
@@ -228,10 +227,10 @@ impl Case<'_> {
     }
 }
 
-/// The instance that runs now, where the request is forced and the target has ended by itself.
+/// The instance that runs now, if the request is forced and the target has ended by itself.
 ///
-/// Once the daemon has taken an order up or the image is pinned, the next instance may be the one that was asked for. A
-/// restart count of the same height does not tell instances apart, and orders are numbered by it.
+/// Once the daemon has taken an order up or the image is pinned, the next instance may be the requested one. Equal
+/// restart counts do not distinguish instances, and orders are numbered by them.
 fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option<TargetContainer> {
     let strategy = observed.request.spec.strategy.as_ref();
     let container = pod.container(&target.name)?;
@@ -239,8 +238,7 @@ fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option
     let (id, restart_count) = (&status.container_id, status.restart_count);
     let usable = id.len() <= MAX_CONTAINER_ID && split_reference(id).is_ok();
     let forced = strategy.is_some_and(|s| s.force_recreate);
-    // Another image than the one before the pin: the kubelet has restarted the container for it, or for somebody else's
-    // change after the pin.
+    // The image changed: the kubelet restarted the container for the pin, or for another client's later change.
     let begun = target.pin.as_ref().is_some_and(|pin| container.image != pin.from);
     if !forced || !usable || begun || observed.begun(&target.name) {
         return None;
@@ -249,7 +247,7 @@ fn newer(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Option
         Some(_) => Some(by_kubelet(strategy, pod, container).ok()?),
         None => choose(strategy, pod, container).ok()?,
     };
-    // Of what waits to be started there is nothing to stop. Once it runs, there is.
+    // A container that waits to start cannot be stopped. Once it runs, it can.
     if pin.is_none() && observed.request.mechanism() == Mechanism::Auto && in_back_off(container) {
         return None;
     }
@@ -264,13 +262,13 @@ fn ended_for_good(pod: &Pod, name: &str, state: &ContainerState) -> Option<Strin
     stays.then(|| format!("ended with exit code {exit_code} and {}", pod.restart_policy_of(container)))
 }
 
-/// The Pod's spec has the image by which the kubelet restarts the target.
+/// Whether the Pod's spec has the image of the target's pin.
 pub(super) fn is_pinned(target: &TargetContainer, pod: &Pod) -> bool {
     target.pin.as_ref().is_some_and(|pin| pod.container(&target.name).is_some_and(|c| c.image == pin.image))
 }
 
-/// A new instance runs and is ready: it has succeeded once it has run for `minStartedSeconds`, counted on this
-/// process's clock from when it saw it run.
+/// Judges a new instance that runs and is ready. It succeeds after `minStartedSeconds`, counted on this process's clock
+/// since it saw the instance run.
 fn started(
     now: Mono,
     observed: &Observed<'_>,
@@ -290,16 +288,16 @@ pub(super) fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerSta
     pod.container(name)?.status.as_ref()
 }
 
-/// Another instance has taken the target's place. A lower restart count means that this status of the Pod is
-/// older than the request, not that the container was restarted.
+/// Whether another instance has replaced the target. A lower restart count means that this Pod status is older than the
+/// request, not that the container was restarted.
 pub(super) fn replaced(target: &TargetContainer, status: &ContainerStatus) -> bool {
     !status.container_id.is_empty()
         && status.container_id != target.container_id
         && status.restart_count >= target.restart_count
 }
 
-/// A container of the request has yet to end, or to be replaced. Of a forced request the next instance may have to end,
-/// too, until it has begun with the container.
+/// Whether a container of the request has yet to end or be replaced. A forced request may also have to stop the next
+/// instance, until it has begun with the container.
 pub fn stops_yet(request: &Request, memory: &Memory, pod: &Pod) -> bool {
     let forced = request.spec.strategy.as_ref().is_some_and(|s| s.force_recreate);
     let over = |target: &TargetContainer| {
@@ -314,8 +312,8 @@ pub fn stops_yet(request: &Request, memory: &Memory, pod: &Pod) -> bool {
     target.is_some_and(|target| !target.containers.iter().all(over))
 }
 
-/// The target has ended, and no other instance has taken its place. A container that waits keeps the ID of the
-/// instance that ran last, or none when the runtime has forgotten that one.
+/// Whether the target has ended without a replacement. A waiting container keeps the ID of its last instance, or none
+/// if the runtime has forgotten that.
 pub(super) fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
     let same = status.container_id == target.container_id;
     match status.state {
@@ -327,11 +325,11 @@ pub(super) fn over(target: &TargetContainer, status: &ContainerStatus) -> bool {
     }
 }
 
-/// The daemon's answer means that this container will not be restarted.
+/// Whether the daemon's answer means that this container will not be restarted.
 fn hopeless(answer: &Answer) -> bool {
     match answer.state {
         AnswerState::Failed => true,
-        // That the request is over is no failure of the container's.
+        // `RequestOver` is no failure of the container.
         AnswerState::Refused => {
             !matches!(answer.reason, Some(AnswerReason::NotRunning | AnswerReason::RequestOver))
         }

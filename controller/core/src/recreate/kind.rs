@@ -1,4 +1,4 @@
-//! Recreate requests, as the engine deals with them.
+//! The kind `ContainerRecreateRequest` for the engine.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::readiness::Hold;
 use crate::review::Review;
 use crate::time::{Mono, earliest, seconds};
 
-/// The kind.
+/// ID of the kind.
 pub const ID: KindId = KindId::new(KIND);
 
-/// How long a restart waits for what another request does to the Pod and does not get on with: memory that is in use may
-/// keep a resize for hours, and a restart may be what frees it.
+/// How long a restart waits for another request that stalls on the Pod. Memory in use may delay a resize for hours, and
+/// a restart may free it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl Kind for Request {
@@ -89,7 +89,7 @@ impl Kind for Request {
         let work = book.and_then(|book| book.work);
         let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
         let target = request.status.target.as_ref();
-        // What takes longer than it may keeps nobody waiting.
+        // An overdue order keeps no request waiting.
         let overdue_at = |o: &OrderView<'_>| book?.acting.overdue_at(o.order, config.daemon_silent_after);
         let busy_until = views(work)
             .filter(|o| target.is_some_and(|t| t.pod_uid == o.order.pod.uid))

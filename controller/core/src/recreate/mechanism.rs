@@ -1,5 +1,5 @@
-//! How a container is restarted: by a stop through the runtime, or by the kubelet, which starts a container anew
-//! when its image string changes. A string that names the digest that runs already changes nothing else.
+//! How a container is restarted: by a stop through the runtime, or by the kubelet, which restarts a container if its
+//! image string changes. A string with the running digest changes nothing else.
 
 use pitstop_api::image::{is_digest, split_tag};
 use pitstop_api::recreate::{Mechanism, Pin, RecreateStrategy, TargetContainer};
@@ -8,14 +8,14 @@ use pitstop_api::text::quoted;
 use crate::change::ImageChange;
 use crate::pod::{AfterStop, Container, ContainerKind, ContainerState, Pod};
 
-/// Longest image string that is written, in bytes; as the field's bound in the request's schema.
+/// Longest image string that is written, in bytes: the field's limit in the request's schema.
 const MAX_IMAGE: usize = 512;
 
-/// The kubelet's reason for a container that has ended and that it starts again later (`ErrCrashLoopBackOff`).
+/// The kubelet's reason for an ended container that it starts again later (`ErrCrashLoopBackOff`).
 const BACK_OFF: &str = "CrashLoopBackOff";
 
-/// Chooses the mechanism for one container: the pin to set where the kubelet does it, none where the runtime does.
-/// Fails with the reasons against every mechanism that the request allows.
+/// Chooses the mechanism for one container: the pin for the kubelet, or `None` for the runtime. Fails with the reasons
+/// against every mechanism that the request allows.
 pub(super) fn choose(
     strategy: Option<&RecreateStrategy>,
     pod: &Pod,
@@ -24,7 +24,7 @@ pub(super) fn choose(
     let by_kubelet = || by_kubelet(strategy, pod, container);
     match (strategy.and_then(|s| s.mechanism).unwrap_or_default(), by_runtime(pod, container)) {
         (Mechanism::Kubelet, _) => by_kubelet().map(Some),
-        // There is nothing to stop. Where its image cannot be pinned, it comes back when the back-off is over.
+        // No instance runs. Without a pin, the container starts again after the back-off.
         (Mechanism::Auto, _) if in_back_off(container) => Ok(by_kubelet().ok()),
         (Mechanism::Runtime, ByRuntime::Sure | ByRuntime::Unsure(_)) | (Mechanism::Auto, ByRuntime::Sure) => {
             Ok(None)
@@ -41,13 +41,13 @@ pub(super) fn choose(
     }
 }
 
-/// What comes of a container that is stopped through the runtime.
+/// What the kubelet does after a stop through the runtime.
 enum ByRuntime {
-    /// The kubelet starts it again, and only it.
+    /// It starts this container again, and no other.
     Sure,
-    /// That depends on the exit code, which its program chooses: why.
+    /// That depends on the exit code, which the program chooses: why.
     Unsure(String),
-    /// The kubelet does not start it again: why.
+    /// It does not start the container again: why.
     Never(String),
 }
 
@@ -69,7 +69,7 @@ fn by_runtime(pod: &Pod, container: &Container) -> ByRuntime {
     }
 }
 
-/// The kubelet waits before it starts the container again.
+/// Whether the kubelet waits before it starts the container again.
 pub(super) fn in_back_off(container: &Container) -> bool {
     let state = container.status.as_ref().map(|s| &s.state);
     matches!(state, Some(ContainerState::Waiting { reason, .. }) if reason == BACK_OFF)
@@ -95,7 +95,7 @@ pub(super) fn by_kubelet(
     Ok(Pin { from: container.image.clone(), image })
 }
 
-/// The change that pins a target's image, unless somebody has changed it since.
+/// The change that pins a target's image; `None` if the image has changed since.
 pub(super) fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
     let pin = target.pin.as_ref()?;
     let container = pod.container(&target.name).filter(|c| c.image == pin.from)?;
@@ -103,11 +103,11 @@ pub(super) fn pin(target: &TargetContainer, pod: &Pod) -> Option<ImageChange> {
     Some(ImageChange { container: target.name.clone(), init, image: pin.image.clone(), tried: false })
 }
 
-/// Another image string for the same bits: the spec's own repository with the digest that runs.
+/// Another image string for the same content: the spec's own repository with the running digest.
 ///
-/// The kubelet keeps its back-off per image string, and restarts only when the string changes, so the result always
-/// differs: `repo:tag` -> `repo:tag@D`, `repo:tag@D` -> `repo@D`, `repo@D` -> `repo:pinned@D`. A digest rules over a
-/// tag beside it, so never does the result mean other bits.
+/// The kubelet keeps its back-off per image string, and restarts only if the string changes, so the result always
+/// differs: `repo:tag` -> `repo:tag@D`, `repo:tag@D` -> `repo@D`, `repo@D` -> `repo:pinned@D`. A digest overrides a
+/// tag, so the result never means other content.
 fn pinned(image: &str, image_id: &str) -> Result<String, String> {
     let Some((_, running)) = image_id.split_once('@') else {
         return Err(format!(
@@ -186,7 +186,7 @@ mod tests {
             let error = pinned(image, &id).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
-        // As long as the field of the request that keeps it.
+        // The limit of the request's field.
         let longest = "a".repeat(512 - "@".len() - d.len());
         assert_eq!(pinned(&longest, &format!("a@{d}")).unwrap().len(), 512);
         assert!(pinned(&format!("{longest}a"), &format!("a@{d}")).is_err());
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(chosen(Some(Mechanism::Runtime), &all), Ok(false));
     }
 
-    /// Nothing is stopped that may not come back, unless the request asks for just that.
+    /// A container that may not come back is stopped only if the request asks for that.
     #[test]
     fn what_may_not_come_back_and_cannot_be_pinned_is_refused() {
         let error =
@@ -285,11 +285,11 @@ mod tests {
         assert_eq!(chosen(None, &bare), Ok(false), "it is waited for");
         bare.0.restart_policy = RestartPolicy::OnFailure;
         assert_eq!(chosen(None, &bare), Ok(false), "it comes back by itself, and is not stopped");
-        // What cannot be pulled is not what ran last.
+        // The image that cannot be pulled is not the one that ran last.
         assert_eq!(chosen(None, &waiting(&id, "ImagePullBackOff")), Ok(false));
     }
 
-    /// D14: what neither mechanism can restart is refused with both reasons.
+    /// D14: a container that neither mechanism can restart is refused with both reasons.
     #[test]
     fn d14_both_reasons_are_given() {
         let error = chosen(None, &case(RestartPolicy::Never, ContainerKind::Main, &digest())).unwrap_err();

@@ -1,10 +1,10 @@
-//! Restarting containers on request: the decisions.
+//! Decisions about requests to restart containers.
 //!
-//! `resolve` finds what a request means on its Pod, `mechanism` by which means its containers can be restarted,
-//! `observe` is what a decision sees, `plan` decides, `orders` what it wants of the node, `judge` how far each container is, `drain` whether the Pod is
-//! out of service, `silence` what orders come to that nobody takes up, `status` writes it down, `stages` measures how
-//! long all that takes, `admission` answers the webhook with the same rules. `object` reads the API object, `kind` is what the
-//! engine knows of it.
+//! `resolve` finds the container instances, `mechanism` chooses how to restart them, `observe` holds the inputs of a
+//! decision. `plan` decides, `orders` makes orders and image changes, `judge` finds how far each container is. `drain`
+//! tells whether the Pod is out of service, `silence` handles orders that are not taken up, `status` writes the status.
+//! `stages` measures durations, `admission` answers the webhook by the same rules, `object` reads the API object,
+//! `kind` connects the kind to the engine.
 
 mod admission;
 mod drain;

@@ -6,14 +6,14 @@ use pitstop_api::{annotations, labels};
 
 use super::{Marks, Request};
 
-/// The request as decisions see it: with those of its labels that matter, however many it has.
+/// The request for decisions, with only the labels that pitstop knows.
 pub fn request(object: ContainerRecreateRequest) -> Request {
     let mut request = admitted(object);
     request.more.labels.retain(|key, _| labels::KNOWN.contains(&key.as_str()));
     request
 }
 
-/// The request as admission sees it: with all its labels.
+/// The request for admission, with all its labels.
 pub fn admitted(object: ContainerRecreateRequest) -> Request {
     let ContainerRecreateRequest { mut metadata, spec, status } = object;
     let annotations = metadata.annotations.take().into_iter().flatten();

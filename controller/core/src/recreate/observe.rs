@@ -1,4 +1,4 @@
-//! What a decision about one request sees.
+//! Inputs of a decision about one request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,34 +21,34 @@ use crate::time::{Mono, note_since};
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
 pub type Request = Reduced<ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Marks>;
 
-/// What is read of its metadata beside.
+/// Further metadata of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// `metadata.labels`: those that [`pitstop_api::labels`] names, and for admission all.
+    /// `metadata.labels`: those that [`pitstop_api::labels`] names; for admission, all.
     pub labels: BTreeMap<String, String>,
     /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
     pub annotations: BTreeMap<String, String>,
-    /// It was written through `v1beta1`, not `v1alpha1`.
+    /// The spec was written through `v1beta1`, not `v1alpha1`.
     pub in_v1beta1: bool,
 }
 
 impl Request {
-    /// The Pod that it names.
+    /// Key of the Pod that the request names.
     pub fn pod_key(&self) -> ObjectKey {
         ObjectKey::new(&self.key.namespace, &self.spec.pod_name)
     }
 
-    /// It has ended.
+    /// Whether the request has ended.
     pub fn completed(&self) -> bool {
         self.status.completion_time.is_some()
     }
 
-    /// It was accepted and has not ended.
+    /// Whether the request was accepted and has not ended.
     pub fn started(&self) -> bool {
         !self.completed() && self.status.target.is_some()
     }
 
-    /// It is at work on that very Pod.
+    /// Whether the request is at work on this exact Pod.
     pub fn started_for(&self, pod: &Pod) -> bool {
         !self.deleting
             && !self.completed()
@@ -60,57 +60,55 @@ impl Request {
         self.spec.strategy.as_ref().and_then(|s| s.mechanism).unwrap_or_default()
     }
 
-    /// The hold by which the request keeps its Pod not ready while it is at work; absent when it asks for no drain.
+    /// The hold by which the request keeps its Pod not ready while it is at work; `None` without a drain.
     pub fn hold(&self) -> Option<Hold> {
         let drains = self.spec.strategy.as_ref().is_some_and(|s| s.unready_grace_period_seconds.is_some());
         drains.then(|| Hold { user_agent: RECREATE_AGENT.to_owned(), key: self.key.to_string() })
     }
 }
 
-/// What this process remembers of a request; lost when it ends, and then counted anew.
+/// What this process remembers of a request. A new process counts anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// When this process first saw the request.
     pub first_seen: Mono,
     /// When it first saw the request completed.
     pub completed_seen: Option<Mono>,
-    /// Since when an order waits for the daemon's answer while the daemon has nothing else to do for the Pod.
+    /// Since when an order is unanswered while the daemon is not busy with the Pod.
     pub unanswered_since: Option<Mono>,
-    /// Since when none of its orders finds a place in the node's book.
+    /// Since when none of the request's orders has a place in the node's book.
     pub crowded_since: Option<Mono>,
-    /// One of them has found none.
+    /// An order of the request has no place.
     pub short: bool,
-    /// How many of its orders the daemon has answered.
+    /// Number of the request's orders that the daemon has answered.
     pub answered: usize,
-    /// Containers of which the daemon has taken an order up, though the book may be gone since; or may have, where
-    /// the book went without a last word.
+    /// Containers whose order the daemon has taken up, or may have taken up before the book was lost.
     pub begun: BTreeSet<String>,
-    /// How far the drain is seen to be.
+    /// Observed state of the drain.
     pub drain: Seen,
     /// Containers that were seen running: name, ID, and since when.
     pub running: BTreeMap<String, (String, Mono)>,
     /// Containers that were seen ended: name, ID, and since when.
     pub ended: BTreeMap<String, (String, Mono)>,
-    /// Containers whose target was seen running with the image pinned: it is the pin that ends them.
+    /// Containers whose target was seen running with its image pinned: the pin ends them.
     pub pinned: BTreeSet<String>,
-    /// How often in a row the pinning was refused, and what was said last.
+    /// Number of refused pins in a row, and the text of the last refusal.
     pub pin_refused: Option<(u32, String)>,
-    /// How long its stages take.
+    /// Stages of the request, to measure durations.
     pub stages: Stages,
 }
 
 impl Memory {
-    /// First seen now.
+    /// Memory of a request that is first seen now.
     pub fn new(now: Mono) -> Self {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes when waits begin and end. `orders` are the request's; `busy`: the daemon carries an order for the Pod out,
-    /// and may take as long as it has so far;
-    /// `unread`: there is no node, so no book can be made for what the request wants.
+    /// Notes when waits begin and end. `orders`: those of the request. `busy`: the daemon carries out an order for the
+    /// Pod, and is not overdue. `unread`: the node does not exist, so the request's orders get no book.
     ///
-    /// A silence lasts until the daemon answers something: it outlasts the withdrawal of the order that nobody
-    /// took up, so that the outcome can follow.
+    /// A silence lasts until the daemon answers an order. It outlasts the withdrawal of an unanswered order, so that
+    /// the outcome can follow.
     pub fn update(&mut self, now: Mono, completed: bool, busy: bool, unread: bool, orders: &[OrderView<'_>]) {
         note_since(&mut self.completed_seen, now, completed);
         let answered = orders.iter().filter(|o| o.answer.is_some()).count();
@@ -125,7 +123,7 @@ impl Memory {
         }
     }
 
-    /// Notes whether all or none of its orders have a place in the node's book. Whether that is news.
+    /// Notes whether all or none of the request's orders have a place in the node's book. Returns whether that changed.
     pub fn placed(&mut self, now: Mono, all: bool, none: bool) -> bool {
         let before = (self.short, self.crowded_since.is_some());
         self.short = !all;
@@ -133,7 +131,7 @@ impl Memory {
         before != (self.short, self.crowded_since.is_some())
     }
 
-    /// Notes since when the request's containers run, and how far its Pod is out of service.
+    /// Notes since when the request's containers run or have ended, and the drain of its Pod.
     pub fn see(&mut self, now: Mono, request: &Request, pod: Option<&Pod>) {
         self.drain.update(now, pod.filter(|pod| request.started_for(pod)), request.hold().as_ref());
         if request.completed() {
@@ -175,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// A write of the Pod's images came back: refused with that text, or else.
+    /// Notes the result of a write of the Pod's images; `refused`: text of a refusal.
     pub fn pin_written(&mut self, refused: Option<String>) {
         self.pin_refused = refused.map(|text| {
             let before = self.pin_refused.as_ref().map_or(0, |(times, _)| *times);
@@ -194,38 +192,38 @@ impl Memory {
     }
 }
 
-/// All that a decision about one request sees.
+/// All inputs of a decision about one request.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The request.
     pub request: &'a Request,
-    /// The Pod under the name that the request gives.
+    /// The Pod that the request names.
     pub pod: Option<&'a Pod>,
-    /// What goes first for the same Pod.
+    /// Why the request waits for its turn; `None` if it does not.
     pub ahead: Option<Ahead>,
-    /// It belongs to another request that is not at work any more.
+    /// The request belongs to another one that is no longer at work.
     pub owner_over: bool,
     /// The request's orders in the node's book.
     pub orders: Vec<OrderView<'a>>,
-    /// A write of images of the Pod is under way, for this request or for one before it.
+    /// A write of the Pod's images is under way, for this request or an earlier one.
     pub pinned_now: bool,
-    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    /// The API server is known to restrict each daemon to its own node, so orders may be placed.
     pub guarded: bool,
-    /// A write that places orders of the request is under way, or nobody knows yet how it ended.
+    /// A write that places orders of the request is under way, or its result is unknown.
     pub placing: bool,
-    /// Images of the request in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    /// Images of the request in a write that is under way, or whose result is unknown.
     pub pinning: &'a [ImageChange],
     /// For how long the daemon has been carrying the orders out.
     pub acting: &'a Acting,
-    /// What is known of the Pod while the watch does not show it.
+    /// Answers of the API server about a Pod that the watch does not show.
     pub look: &'a Look,
-    /// What this process remembers.
+    /// Memory of this process.
     pub memory: &'a Memory,
 }
 
 impl<'a> Observed<'a> {
-    /// The order for the container's target. One that names another instance is older than the target.
+    /// The order for the container's target. An order for another instance does not count.
     pub fn order(&self, container: &str) -> Option<OrderView<'a>> {
         let mut targets = self.request.status.target.iter().flat_map(|t| &t.containers);
         let target = targets.find(|t| t.name == container)?;
@@ -234,7 +232,7 @@ impl<'a> Observed<'a> {
         self.orders.iter().copied().find(names)
     }
 
-    /// The daemon has stopped the container for the request, or may yet; or a pin has ended it.
+    /// Whether the daemon has stopped the container for the request, or may do so, or a pin has ended it.
     pub fn begun(&self, container: &str) -> bool {
         self.is_told_killed(container)
             || self.orders.iter().any(|o| o.order.container.name == container && o.begun())
@@ -247,13 +245,13 @@ impl<'a> Observed<'a> {
         self.order(container).is_some_and(|o| o.answer.is_some()) || self.is_told_killed(container)
     }
 
-    /// The status says that the container was stopped.
+    /// Whether the status says that the container was stopped.
     pub fn is_told_killed(&self, container: &str) -> bool {
         let states = &self.request.status.container_recreate_states;
         states.iter().any(|state| state.name == container && state.is_killed)
     }
 
-    /// The Pod, if it is still the one that the request was resolved for and has a future.
+    /// The Pod, if it is still the one of the target, and neither deleted nor finished.
     pub fn live_pod(&self) -> Option<&'a Pod> {
         let target = self.request.status.target.as_ref()?;
         self.pod.filter(|pod| pod.uid == target.pod_uid && !pod.gone())

@@ -1,4 +1,4 @@
-//! What an accepted request wants of its node's daemon, or of the kubelet.
+//! Orders to the node's daemon, and image changes for the kubelet.
 
 use pitstop_api::id::split_reference;
 use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderId, OrderPod, Recreate};
@@ -13,7 +13,7 @@ use crate::nodework::OrderView;
 use crate::pod::Pod;
 
 impl Planner<'_> {
-    /// The orders for the containers that are still to be stopped, as far as it is their turn.
+    /// Orders for the containers that are still to be stopped and whose turn has come.
     pub(super) fn orders(
         &self,
         target: &Target,
@@ -34,14 +34,14 @@ impl Planner<'_> {
                     .then(|| self.order(target, t, pod))
                     .flatten(),
             })
-            // By a target that this process has not seen yet, or not any more.
+            // Begun orders for a target that this process has not seen yet, or no longer sees.
             .chain(
                 self.observed.orders.iter().filter(|o| o.begun() && self.stale(o)).map(|o| o.order.clone()),
             )
             .collect()
     }
 
-    /// The images to pin, as far as it is their turn. What may be written this very moment stays wanted until it is known.
+    /// Images to pin for containers whose turn has come. A write under way stays wanted until its result is known.
     pub(super) fn images(
         &self,
         target: &Target,
@@ -57,7 +57,7 @@ impl Planner<'_> {
         needs.filter_map(|(t, _)| pin(t, pod)).collect()
     }
 
-    /// Nothing is lost with the order: its container was stopped or is over, and that is on record.
+    /// Whether the order can go: its container was stopped or is over, and the status records that.
     fn is_done(&self, view: &OrderView<'_>) -> bool {
         let name = &view.order.container.name;
         let mut states = self.observed.request.status.container_recreate_states.iter();
@@ -72,7 +72,7 @@ impl Planner<'_> {
         let (_, id) = split_reference(&container.container_id).ok()?;
         let attempt = u32::try_from(container.restart_count).unwrap_or_default().saturating_add(1);
         Some(Order {
-            // One number per instance: a forced request may order the stop of another one later.
+            // One number per instance: a forced request may order the stop of another instance later.
             id: OrderId { owner: &request.uid, container: &container.name, attempt }.to_string(),
             pod: OrderPod {
                 namespace: pod.key.namespace.clone(),
@@ -85,7 +85,7 @@ impl Planner<'_> {
         })
     }
 
-    /// It names another instance than the target.
+    /// Whether the order names another instance than the target.
     fn stale(&self, view: &OrderView<'_>) -> bool {
         let current = self.observed.order(&view.order.container.name);
         current.is_none_or(|current| current.order.id != view.order.id)

@@ -1,9 +1,8 @@
-//! What to do about one request, from what is stored and what is observed.
+//! Plan for one request, from its stored status and the observed state.
 //!
-//! Stages, each resting only on what is stored: not accepted → accepted (`status.target` is durable) → drained,
-//! where asked for → orders placed or images pinned → outcome → after the end. Orders that the daemon has not
-//! answered are withdrawn before an outcome is written: that write's precondition proves that the daemon has not
-//! taken them up.
+//! Stages, each derived only from the stored status: not accepted → accepted (`status.target` is durable) → drained, if
+//! requested → orders placed or images pinned → outcome → after the end. Unanswered orders are withdrawn before an
+//! outcome is written. The precondition of the withdrawal proves that the daemon has not taken them up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,10 +31,10 @@ use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::Pod;
 use crate::time::{Mono, earliest};
 
-/// What one request needs.
+/// Plan for one request.
 pub type Plan = crate::plan::Plan<ContainerRecreateRequestStatus>;
 
-/// Decides.
+/// Plans the next actions.
 pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
     let planner = Planner { now, wall, config, observed };
     let request = observed.request;
@@ -50,7 +49,7 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
     }
 }
 
-/// The target as it goes on, where a container's part of it becomes another one.
+/// The new target, if a container's part of it changes.
 fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
     judged.iter().find(|j| j.becomes.is_some())?;
     let of = |(old, judged): (&TargetContainer, &Judged)| judged.becomes.as_ref().unwrap_or(old).clone();
@@ -66,7 +65,7 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Not accepted yet.
+    /// Plan for a request that is not accepted yet.
     fn accept(&self) -> Plan {
         let request = self.observed.request;
         if let Err(invalid) = validate(&request.spec) {
@@ -86,7 +85,7 @@ impl Planner<'_> {
             let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
             return Plan { wake_at, ..self.with_status(status, urgency) };
         }
-        // The images that are named here would be others than the ones that stand when it is written.
+        // The write under way may change the images before this target is stored.
         if self.observed.pinned_now {
             return Plan { wake_at: deadline, ..Plan::default() };
         }
@@ -128,18 +127,18 @@ impl Planner<'_> {
         Plan { read, wake_at: earliest(deadline, at), ..self.stands() }
     }
 
-    /// Everything stays as it is.
+    /// Plan that changes nothing.
     fn stands(&self) -> Plan {
         let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
         Plan { orders, images: self.observed.pinning.to_vec(), ..Plan::default() }
     }
 
-    /// Until when what is missing may only be late; absent once that time is over.
+    /// Until when a missing Pod may only be late; `None` afterwards.
     fn lag_until(&self) -> Option<Mono> {
         lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
 
-    /// Accepted: judge, then the first rule that applies.
+    /// Plan for an accepted request: judges the containers, then the first rule that applies.
     fn recreate(&self, target: &Target) -> Plan {
         let stored = &self.observed.request.status.container_recreate_states;
         let Some(pod) = self.observed.pod.filter(|pod| pod.uid == target.pod_uid) else {
@@ -157,10 +156,10 @@ impl Planner<'_> {
             .unwrap_or_else(|| self.waits_for_daemon(target, pod, &judged, entries))
     }
 
-    /// The end that the judgement of the containers, the Pod or the deadline means.
+    /// The end that follows from the containers, the Pod or the deadline.
     fn ends(&self, pod: &Pod, judged: &[Judged], entries: &[ContainerRecreateState]) -> Option<Plan> {
         let request = self.observed.request;
-        // A Pod that has finished may have done so because of the restart: that is worth telling.
+        // A Pod may finish because of the restart, so a failed container is reported first.
         let any_failed = entries.iter().any(|s| s.phase == Phase::Failed);
         let policy = request.spec.strategy.as_ref().and_then(|strategy| strategy.failure_policy);
         let ignore = policy == Some(FailurePolicy::Ignore);
@@ -177,12 +176,12 @@ impl Planner<'_> {
         if self.deadline().0 {
             return Some(self.end(entries, &End::DeadlineExceeded));
         }
-        // An end was decided upon, and its write did not come through.
+        // An end was decided, but its write was lost.
         let lost = self.observed.orders.iter().any(OrderView::request_over);
         lost.then(|| self.end(entries, &self.lost_end()))
     }
 
-    /// It goes on, unless the node's daemon has been silent for too long.
+    /// Continues, unless the node's daemon has been silent for too long.
     fn waits_for_daemon(
         &self,
         target: &Target,
@@ -198,7 +197,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Tells how far it is, and wants what is next: orders, or images.
+    /// Plan for the next step: status, and orders or images.
     fn goes_on(
         &self,
         target: &Target,
@@ -209,9 +208,9 @@ impl Planner<'_> {
     ) -> Plan {
         let request = self.observed.request;
         let mut status = request.status.clone();
-        // A request that was accepted without a word about its drain gets it now.
+        // If the acceptance did not record the drain, record it now.
         drain::begin(&mut status, request, pod, self.wall);
-        // What is over makes room for what has no place yet, once that is on record.
+        // A recorded end frees a place for another order.
         let tells = self.observed.memory.short && entries != request.status.container_recreate_states;
         let urgency = if status == request.status && !tells { Urgency::Later } else { Urgency::Now };
         let drain = drain::stage(self.now, self.observed, Some(pod));
@@ -225,7 +224,7 @@ impl Planner<'_> {
             _ => None,
         };
         let wait = held_up.or_else(|| judged.iter().find_map(|j| j.wait.clone())).unwrap_or(Wait::Daemon);
-        // Those that have orders already, and the others as far as it is their turn.
+        // Number of containers whose turn has come.
         let ordered = request.spec.strategy.as_ref().is_some_and(|strategy| strategy.ordered_recreate);
         let in_turn = if ordered {
             judged.iter().position(|j| !j.over()).map_or(judged.len(), |first| first.saturating_add(1))
@@ -243,7 +242,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Over: let a stop under way finish and record it, tidy up, delete in time.
+    /// Plan after the end: lets a stop under way finish and records it, cleans up, deletes the request in time.
     fn after_end(&self) -> Plan {
         let request = self.observed.request;
         let mut status = request.status.clone();
@@ -253,7 +252,7 @@ impl Planner<'_> {
             }
         }
         if status != request.status {
-            // With that one record, and never by itself: nothing else changes after the end.
+            // Only together with that stop: nothing else changes after the end.
             hooks::record(&mut status, self.observed, self.wall);
         }
         let recorded = status == request.status;
@@ -278,8 +277,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Ends the request, once nothing is left that might still begin: a stop that is under way may finish, and the book
-    /// says that no other process may begin it anew.
+    /// Ends the request once nothing more can begin. A stop under way may finish; its order is closed first, so that no
+    /// other process begins it again.
     fn end(&self, entries: &[ContainerRecreateState], end: &End) -> Plan {
         let orders = self.observed.orders.iter().filter(|o| o.answer.is_some() && !self.stalled(o));
         let orders: Vec<Order> = orders.map(|o| o.order.clone()).collect();
@@ -295,14 +294,14 @@ impl Planner<'_> {
         Plan { orders, closed, ..self.with_status(status, Urgency::Now) }
     }
 
-    /// Something may begin yet: an order that the daemon has not answered, or a write whose end is not known.
+    /// Whether something may still begin: an unanswered order, or a write whose result is unknown.
     fn undecided(&self) -> bool {
         self.observed.placing
             || !self.observed.pinning.is_empty()
             || self.observed.orders.iter().any(|o| o.answer.is_none())
     }
 
-    /// Withdraws what the daemon has not taken up of what changes, then writes the other target down.
+    /// Withdraws unanswered orders of containers that change, then records the new target.
     fn go_on_with(&self, target: Target) -> Plan {
         let old = self.observed.request.status.target.iter().flat_map(|old| &old.containers);
         let changed: Vec<&str> =
@@ -324,7 +323,7 @@ impl Planner<'_> {
         self.observed.orders.iter().filter(|o| o.answer.is_some()).map(|o| o.order.clone()).collect()
     }
 
-    /// Nothing but these orders is left of the request; what the daemon has not begun of them, it does not begin.
+    /// Keeps only these orders; closes those under way, so that the daemon begins nothing new.
     fn withdrawn(&self, orders: Vec<Order>) -> Plan {
         let closes = |o: &&OrderView<'_>| o.closed || self.finishes(o);
         let over = self.observed.orders.iter().filter(closes).map(|o| &o.order.id);
@@ -337,19 +336,19 @@ impl Planner<'_> {
         self.observed.orders.iter().filter(|o| self.finishes(o)).map(|o| o.order.clone()).collect()
     }
 
-    /// The daemon has acknowledged the order, and as far as is known the container still runs.
+    /// Whether the order is acknowledged and, as far as known, its container still runs.
     fn unfinished(&self, order: &OrderView<'_>) -> bool {
         let live = self.observed.live_pod();
         order.acting() && live.is_some_and(|pod| !self.is_over(&order.order.container, pod))
     }
 
-    /// The daemon is carrying the order out, and will come to an end.
+    /// Whether the daemon carries the order out and will finish it.
     fn finishes(&self, order: &OrderView<'_>) -> bool {
         self.unfinished(order) && !self.stalled(order)
     }
 
-    /// The order was acknowledged and has no end of its own: its stops have no effect, or the daemon is silent for longer
-    /// than a stop can take.
+    /// Whether an acknowledged order may never end: its stops have no effect, or the daemon is silent for longer than a
+    /// stop can take.
     fn stalled(&self, order: &OrderView<'_>) -> bool {
         let overdue = self.overdue_at(order).is_some_and(|at| at <= self.now);
         self.unfinished(order) && (order.retried() || overdue)
@@ -360,7 +359,7 @@ impl Planner<'_> {
         self.observed.acting.overdue_at(order.order, self.config.daemon_silent_after)
     }
 
-    /// The Pod's status shows that the container instance has ended.
+    /// Whether the Pod's status shows that the container instance has ended.
     fn is_over(&self, container: &OrderContainer, pod: &Pod) -> bool {
         let target = self.observed.request.status.target.iter().flat_map(|t| &t.containers);
         target
@@ -393,9 +392,9 @@ impl Planner<'_> {
         .collect()
     }
 
-    /// When the drain began, for clients of `v1alpha1`. Both versions have one schema: on what was made in `v1alpha1`,
-    /// it goes with the label `active`, since clients of `v1beta1` expect no such annotation on what is over; on what
-    /// was made in `v1beta1` it stays, since there clients of `v1alpha1` expect it.
+    /// Beginning of the drain, for clients of `v1alpha1`. Both versions have one schema. On a request made in
+    /// `v1alpha1`, it goes with the label `active`: clients of `v1beta1` expect no such annotation after the end. On a
+    /// request made in `v1beta1` it stays, because clients of `v1alpha1` expect it.
     fn drain_annotation(&self) -> BTreeMap<String, Option<String>> {
         let request = self.observed.request;
         let key = annotations::UNREADY_ACQUIRED;
@@ -413,8 +412,8 @@ impl Planner<'_> {
         lifecycle::deadline(self.now, self.observed.memory.first_seen, self.limit())
     }
 
-    /// The end that another process decided upon: the deadline where the daemon had taken the order up, or could not have
-    /// been silent for long enough before it; else the daemon's silence.
+    /// The end that another process decided. The deadline, if the daemon took the order up, or could not be silent for
+    /// long enough before it. Otherwise the daemon's silence.
     fn lost_end(&self) -> End {
         let patience = self.config.daemon_silent_after;
         let taken_up = self.observed.orders.iter().any(|o| o.request_over() && o.was_taken_up());

@@ -1,4 +1,4 @@
-//! From a request and its Pod to the exact container instances, or to the reason why not.
+//! From a request and its Pod to the exact container instances, or the reason for a refusal.
 
 use pitstop_api::Invalid;
 use pitstop_api::id::split_reference;
@@ -13,16 +13,16 @@ use crate::pod::{Container, ContainerKind, Pod};
 /// Why a request cannot be carried out on its Pod.
 pub type Refusal = Invalid;
 
-/// When the question is asked.
+/// When the request is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tense {
-    /// At admission: what is filled in then must be empty now.
+    /// At admission: fields that admission fills in must be empty.
     Admission,
-    /// Later: what was filled in is used.
+    /// Later: the filled-in fields are used.
     Accepted,
 }
 
-/// Finds the instances that the request's containers are, or the first reason to refuse.
+/// Finds the instances of the request's containers, or the first reason to refuse.
 ///
 /// Order and wording follow `OpenKruise`'s admission.
 pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> Result<Target, Refusal> {
@@ -67,7 +67,7 @@ fn node(pod: &Pod) -> Result<&str, &'static str> {
     Ok(node)
 }
 
-/// Refuses what admission itself fills in.
+/// Refuses fields that only admission fills in.
 fn left_empty(field: &str, wanted: &RecreateContainer) -> Result<(), Refusal> {
     let filled = [
         ("preStop", wanted.pre_stop.is_some()),
@@ -93,15 +93,15 @@ fn servable<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
     }
 }
 
-/// The ID of the instance that is meant, and its restart count. `context` is what ran when the request was made.
+/// ID and restart count of the requested instance. `context`: the instance that ran when the request was made.
 fn instance<'a>(
     container: &'a Container,
     context: Option<&'a StatusContext>,
     forced: bool,
 ) -> Result<(&'a str, i32), String> {
     let name = &container.name;
-    // A forced request is about the instance that runs now, whatever ran when it was made; a status of the
-    // Pod with a lower restart count is older than that.
+    // A forced request is about the instance that runs now, not the one at its creation. A Pod status with a lower
+    // restart count is outdated.
     let newer = |context: &&StatusContext| {
         let now = container.status.as_ref().filter(|s| !s.container_id.is_empty());
         forced && now.is_some_and(|s| s.restart_count >= context.restart_count)
@@ -116,7 +116,7 @@ fn instance<'a>(
             "no containerID in {name} containerStatus, maybe the container has not been initialized"
         ));
     }
-    // What does not fit the request's status could not be written down.
+    // The request's status cannot store a longer ID.
     if id.len() > MAX_CONTAINER_ID {
         return Err(format!("containerID of {name} is longer than {MAX_CONTAINER_ID} bytes"));
     }

@@ -1,14 +1,14 @@
-//! The spec of a request never changes; saying it again is no change.
+//! The spec of a request never changes; the same spec again is no change.
 //!
-//! Whoever applies the file of a request a second time leaves out what admission has filled in since, and a typed client
-//! of `OpenKruise` the fields that its schema lacks: `preStop.sleep` and `strategy.mechanism`. What is left out is not
-//! taken away: the spec stays as it is stored.
+//! A client that applies the file of a request again omits the fields that admission filled in. A typed client of
+//! `OpenKruise` omits fields that its schema lacks: `preStop.sleep` and `strategy.mechanism`. Omitted fields are not
+//! removed: the stored spec stays.
 
 use pitstop_api::recreate::ContainerRecreateRequestSpec;
 use serde_json::{Value, json};
 
-/// The first field of which `new` says something else than `old`; what admission filled in, and what a typed client of
-/// `OpenKruise` cannot carry, may be left out.
+/// The first field that differs. `new` may omit what admission filled in, and what a typed client of `OpenKruise`
+/// cannot carry.
 pub(super) fn changed(
     old: &ContainerRecreateRequestSpec,
     new: &ContainerRecreateRequestSpec,
@@ -37,7 +37,7 @@ pub(super) fn changed(
     (restored != *old).then(|| difference("spec", &json!(old), &json!(restored)))
 }
 
-/// Where two values first differ: as deep as both are objects, or lists of the same length.
+/// Path of the first difference, as deep as both values are objects, or lists of the same length.
 fn difference(path: &str, old: &Value, new: &Value) -> String {
     let below = match (old, new) {
         (Value::Object(a), Value::Object(b)) => {
@@ -57,8 +57,8 @@ fn difference(path: &str, old: &Value, new: &Value) -> String {
     }
 }
 
-/// The JSON Patch that puts the stored spec in the place of one that [says the same](changed). Both are as the API
-/// server has them, since its rule compares them literally.
+/// The JSON Patch that replaces an [equivalent](changed) spec by the stored one. Both are as the API server has them,
+/// because its rule compares them literally.
 pub fn keep(stored: Option<&Value>, new: Option<&Value>) -> Vec<Value> {
     match stored {
         Some(spec) if new != stored => vec![json!({"op": "add", "path": "/spec", "value": spec})],

@@ -1,4 +1,4 @@
-//! Orders that nobody takes up: the node's daemon says nothing, or its book has no place for them.
+//! Orders that are not taken up: the node's daemon is silent, or its book has no place for them.
 
 use pitstop_api::recreate::{Mechanism, RecreateStrategy, Target, TargetContainer};
 
@@ -9,19 +9,19 @@ use super::plan::Planner;
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// What it means that nobody takes an order up.
+/// What follows if an order is not taken up.
 pub(super) enum Silence {
-    /// It is not silent, or nobody waits for it.
+    /// The daemon is not silent, or no container waits for it.
     None,
-    /// It may take until then.
+    /// The daemon has time until then.
     Until(Mono),
-    /// It has been silent for too long.
+    /// The daemon was silent for too long.
     Over,
-    /// The kubelet does it instead.
+    /// The kubelet restarts the containers instead, with this target.
     Instead(Target),
 }
 
-/// The target with a pin for every container that waits for the daemon; absent when one of them cannot be pinned.
+/// The target with a pin for every container that waits for the daemon; `None` if one cannot be pinned.
 fn kubelet_instead(
     strategy: Option<&RecreateStrategy>,
     target: &Target,
@@ -38,7 +38,7 @@ fn kubelet_instead(
 }
 
 impl Planner<'_> {
-    /// Whether the node's daemon has left an order unanswered for too long, or the order has found no place, and what follows.
+    /// What follows if the daemon leaves an order unanswered for too long, or if the order finds no place.
     pub(super) fn silence(&self, target: &Target, pod: &Pod, judged: &[Judged]) -> Silence {
         let memory = self.observed.memory;
         let Some(since) = memory.unanswered_since.or(memory.crowded_since) else { return Silence::None };
@@ -49,7 +49,7 @@ impl Planner<'_> {
             return Silence::None;
         }
         let strategy = self.observed.request.spec.strategy.as_ref();
-        // As it was accepted: a typed client of OpenKruise may have dropped the field since.
+        // From the acceptance: a typed client of OpenKruise may have dropped the field since.
         let asked = target.mechanism.or_else(|| strategy?.mechanism).unwrap_or_default();
         let auto = asked == Mechanism::Auto;
         let instead = auto.then(|| kubelet_instead(strategy, target, pod, self.observed)).flatten();
@@ -61,7 +61,7 @@ impl Planner<'_> {
         match instead {
             _ if at > self.now => Silence::Until(at),
             Some(target) => Silence::Instead(target),
-            // There is a daemon, and there will be a place.
+            // The daemon answers, and a place will become free.
             None if memory.unanswered_since.is_none() => Silence::None,
             None => Silence::Over,
         }

@@ -11,12 +11,12 @@ use crate::measure::{Measure, Stage};
 use crate::pod::{ContainerState, Pod};
 use crate::time::Mono;
 
-/// How far a container is; never goes back.
+/// Stage of a container; never goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Nobody was told to stop it.
+    /// No stop is ordered.
     Waits,
-    /// It is to be stopped.
+    /// Its stop is ordered, or its image is pinned.
     Stops,
     /// It has ended, and the new one is not ready.
     Ended,
@@ -24,15 +24,15 @@ enum Place {
     Ready,
 }
 
-/// Where the parts of one request are.
+/// Stages of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// A drain was asked for and is not over; absent when none was asked for.
+    /// Whether the drain lasts; `None` if none was requested.
     drains: Option<bool>,
     containers: BTreeMap<String, Place>,
 }
 
-/// Where everything is; nothing while the request is not at work on its Pod.
+/// Current stages; `None` while the request is not at work on its Pod.
 pub fn places(now: Mono, observed: &Observed<'_>) -> Option<Places> {
     let pod = observed.live_pod().filter(|pod| observed.request.started_for(pod))?;
     let drains = match drain::stage(now, observed, Some(pod)) {
@@ -59,7 +59,7 @@ fn place(observed: &Observed<'_>, target: &TargetContainer, pod: &Pod) -> Place 
     if order.is_some() || is_pinned(target, pod) { Place::Stops } else { Place::Waits }
 }
 
-/// Since when everything is where it is, as far as this process saw it come there.
+/// Stages and their beginnings, as far as this process saw them begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stages {
     drains_since: Option<Mono>,
@@ -67,7 +67,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Notes where everything is now; gives back what is over.
+    /// Notes the current stages; returns the durations of those that are over.
     pub fn update(&mut self, now: Mono, places: Option<Places>) -> Vec<Measure> {
         let Some(places) = places else {
             *self = Self::default();
@@ -83,7 +83,7 @@ impl Stages {
             over(Stage::Drain, since);
         }
         for (name, place) in places.containers {
-            // Where it is when it is first looked at tells nothing of since when, but that nobody stops it yet.
+            // The beginning of a stage that is seen first is unknown.
             let (before, since) = self.containers.entry(name).or_insert((place, None));
             if place <= *before {
                 continue;
@@ -92,7 +92,7 @@ impl Stages {
                 match (*before, place) {
                     (Place::Stops, Place::Ended) => over(Stage::Stop, begun),
                     (Place::Stops, Place::Ready) => {
-                        // The Pod's status showed both at once.
+                        // The Pod's status showed end and start at once.
                         over(Stage::Stop, begun);
                         over(Stage::Start, now);
                     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(stages.update(Mono(25), drains(Some(false))), [took(Stage::Drain, 20)]);
         assert_eq!(stages.update(Mono(30), drains(Some(false))), []);
         assert_eq!(Stages::default().update(Mono(30), drains(None)), []);
-        // It ended before it was drained.
+        // The request ended before the drain was over.
         stages.update(Mono(40), drains(Some(true)));
         assert_eq!(stages.update(Mono(50), None), []);
     }

@@ -32,17 +32,17 @@ pub enum Wait {
     Daemon,
     /// The daemon stops the container.
     Stopping(String),
-    /// Its image is not pinned yet.
+    /// The container's image is not pinned yet.
     Pin(String),
-    /// Its image is pinned, and the kubelet has not ended it yet.
+    /// The container's image is pinned, and the kubelet has not ended it yet.
     Pinned(String),
-    /// The daemon's stops of the container have no effect: its words.
+    /// The daemon's stops of the container have no effect: its message.
     StopRetried(String, String),
-    /// The daemon took the order up, and has been silent for longer than a stop can take: that many seconds.
+    /// The daemon took the order up, and has been silent for longer than a stop can take, in seconds.
     StopOverdue(String, u64),
     /// The kubelet has not started the container again.
     Restart(String),
-    /// The kubelet says why it does not start the container: its words.
+    /// The kubelet does not start the container: its message.
     NotStarted(String, String),
     /// The new container is not ready.
     NotReady(String),
@@ -129,7 +129,7 @@ impl Wait {
 pub enum End {
     /// Every container was restarted.
     Complete,
-    /// The request makes no sense: why.
+    /// The request is invalid: why.
     Invalid(String),
     /// The Pod is gone.
     PodGone,
@@ -137,13 +137,13 @@ pub enum End {
     DeadlineExceeded,
     /// The node's daemon never answered.
     DaemonSilent,
-    /// The Pod's node is no machine with a container runtime.
+    /// The Pod's node has no container runtime.
     VirtualNode,
     /// A container could not be restarted.
     ContainerFailed,
 }
 
-/// Every reason of [`End`], and what stands for one that is not known: the values of a label.
+/// Every reason of [`End`], and one for unknown reasons: the values of a label.
 pub const REASONS: [&str; 8] = [
     COMPLETE,
     "Invalid",
@@ -188,13 +188,13 @@ impl End {
 /// Reason of `Accepted` once the containers were found.
 const RESOLVED: &str = "Resolved";
 
-/// Reasons of the events on a request and its Pod: its beginning, a drain that cannot be, a hook that failed, its ends.
+/// Reasons of the events on a request and its Pod: beginning, impossible drain, failed hook, ends.
 const EVENTS: [&str; 5] = [STARTED, drain::NOT_DRAINED, hooks::FAILED, FAILED, COMPLETED];
 const STARTED: &str = "RecreateStarted";
 const COMPLETED: &str = "RecreateCompleted";
 const FAILED: &str = "RecreateFailed";
 
-/// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
+/// Every reason of a request's conditions and of events about it, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     let ends = REASONS.into_iter().filter(|reason| *reason != UNKNOWN);
     let grace = [RESOLVED, conditions::PRE_RECREATE_GRACE];
@@ -239,7 +239,7 @@ pub(super) fn queued(request: &Request, ahead: &Ahead, now: DateTime<Utc>) -> Co
     }
 }
 
-/// `status` with the wait written down.
+/// `status` with the wait recorded.
 pub(super) fn waits(
     mut status: ContainerRecreateRequestStatus,
     request: &Request,
@@ -254,7 +254,7 @@ pub(super) fn waits(
     status
 }
 
-/// Writes down how far the request is. The phase follows from the conditions.
+/// Records how far the request is. The phase follows from the conditions.
 fn stands(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
@@ -343,7 +343,7 @@ pub(super) fn set(
     );
 }
 
-/// The events that a change of status is worth, said once the change is stored.
+/// Events for a change of the status, sent once the change is stored.
 pub fn notes(request: &Request, old: &ContainerRecreateRequestStatus) -> Vec<Note> {
     [begins(request, old), not_drained(request, old), hook_failed(request, old), ends(request, old)]
         .into_iter()

@@ -4,7 +4,7 @@ use pitstop_api::resize::{AfterWait, LastResort, PodResizeSpec};
 
 use crate::pod::Pod;
 
-/// The field by which the request asks for an eviction, if it does.
+/// The field that requests an eviction, if any.
 pub(super) fn asked(spec: &PodResizeSpec) -> Option<&'static str> {
     if spec.on_deferred.as_ref().is_some_and(|d| d.then == Some(AfterWait::Evict)) {
         return Some("spec.onDeferred.then");
@@ -13,7 +13,7 @@ pub(super) fn asked(spec: &PodResizeSpec) -> Option<&'static str> {
     last.then_some("spec.onInfeasible.then")
 }
 
-/// Why the Pod is not evicted, whoever asks.
+/// Why the Pod must not be evicted; `None` if it may be.
 pub(super) fn refusal_to_evict(pod: &Pod) -> Option<String> {
     match pod.controller.as_ref().map(|controller| &*controller.kind) {
         None => Some(format!(

@@ -1,4 +1,4 @@
-//! How far the Pod is on its way to other resources, going by its spec and its kubelet's words.
+//! Progress of a Pod towards other resources, from its spec and its kubelet's reports.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use super::nudge::Nudge;
 use crate::pod::{self, AfterEnd, ContainerState, Pod};
 use crate::time::Mono;
 
-/// What the Pod's spec says.
+/// Resources in the Pod's spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// What it said before the request.
+    /// The original resources.
     Original,
-    /// What the request means.
+    /// The desired resources.
     Desired,
-    /// So many steps on the way from the one to the other.
+    /// This many steps from the original to the desired resources.
     Between(i64),
-    /// The smallest step beyond what the request means, for a moment.
+    /// A nudge: for a moment, the smallest step above the desired resources.
     Nudged(Nudge),
-    /// Neither, for this container: somebody else has changed it.
+    /// Others, for this container: another client changed it.
     Other(String),
 }
 
-/// Where the Pod's spec is. Where the request changes nothing, it is where it should be.
+/// Place of the Pod's spec; `Desired` if the request changes nothing.
 pub(super) fn place(containers: &[ContainerStatus], pod: &Pod) -> Place {
     if says_otherwise(containers, pod, desired).is_none() {
         return Place::Desired;
     }
-    // One patch changes all of them, so there is nothing between.
+    // One patch changes all containers, so no state lies between.
     says_otherwise(containers, pod, original)
         .map_or(Place::Original, |other| Place::Other(other.name.clone()))
 }
 
-/// A container of which the Pod's spec says something else.
+/// A container whose resources in the Pod's spec are not the wanted ones.
 fn says_otherwise<'a>(
     containers: &'a [ContainerStatus],
     pod: &Pod,
@@ -43,22 +43,23 @@ fn says_otherwise<'a>(
     containers.iter().find(|c| pod.container(&c.name).map(|found| found.resources) != Some(wanted(c)))
 }
 
-/// The Pod's spec says what can be put back.
+/// Whether the Pod's spec has all resources that can be restored.
 pub(super) fn is_back(containers: &[ContainerStatus], pod: &Pod) -> bool {
     says_otherwise(containers, pod, returned).is_none()
 }
 
-/// What was there before the request.
+/// Resources of the container before the request.
 pub(super) fn original(container: &ContainerStatus) -> Resources {
     Resources::from(&container.original)
 }
 
-/// What the request means for a container.
+/// Resources that the request wants for a container.
 pub(super) fn desired(container: &ContainerStatus) -> Resources {
     Resources::from(&container.desired)
 }
 
-/// What can be put back: an amount that was not there cannot be removed in place (`ValidatePodResize` of Kubernetes).
+/// Resources to restore. An added amount stays, because it cannot be removed in place (`ValidatePodResize` of
+/// Kubernetes).
 pub(super) fn returned(container: &ContainerStatus) -> Resources {
     let (from, to) = (original(container), desired(container));
     Resources {
@@ -69,14 +70,14 @@ pub(super) fn returned(container: &ContainerStatus) -> Resources {
     }
 }
 
-/// A limit that stays is more than another request that is put back: less would be refused, and as much may change the
-/// quality of service class.
+/// The added limit that stays. It exceeds a restored request: a lower limit would be refused, and an equal one may
+/// change the quality of service class.
 fn stays(limit: Option<i64>, from: Option<i64>, to: Option<i64>) -> Option<i64> {
     let least = from.filter(|_| from != to).map(|request| request.saturating_add(1));
     limit.map(|limit| least.map_or(limit, |least| limit.max(least)))
 }
 
-/// The container has ended, and the kubelet does not start it again.
+/// Whether the container has ended and the kubelet does not start it again.
 pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
     let Some(ContainerState::Terminated { exit_code }) = container.status.as_ref().map(|s| &s.state) else {
         return false;
@@ -84,7 +85,7 @@ pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
     pod.after_end(container, *exit_code) == AfterEnd::Stays
 }
 
-/// The container has ended, or cannot start.
+/// Whether the container has ended or waits to start.
 pub(super) fn stopped(pod: &Pod, container: &str) -> bool {
     let status = pod.container(container).and_then(|found| found.status.as_ref());
     status.is_some_and(|s| {
@@ -92,37 +93,37 @@ pub(super) fn stopped(pod: &Pod, container: &str) -> bool {
     })
 }
 
-/// How far the kubelet is.
+/// Progress of the kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It has not seen the Pod's spec yet, or not said a word.
+    /// It has not seen the Pod's spec, or reported nothing yet.
     Unseen,
-    /// It waits for room on the node: its words.
+    /// It waits for room on the node: its message.
     Deferred(String),
-    /// It will never do it: its words.
+    /// It will never resize: its message.
     Infeasible(String),
-    /// It changes the containers; what hinders it.
+    /// It changes the containers; its error, if any.
     Underway(Option<String>),
-    /// It restarts this container for it, or has yet to.
+    /// It restarts this container for the resize, or has yet to start it.
     Restarting(String),
-    /// The kubelet says that it is done, and tells another CPU limit. One that sets no CPU quota goes on telling the limit
-    /// of before (`convertToAPIContainerStatuses`, Kubernetes 1.33 to 1.36).
+    /// It is done, but reports another CPU limit. A kubelet that sets no CPU quota keeps reporting the old limit
+    /// (`convertToAPIContainerStatuses`, Kubernetes 1.33 to 1.36).
     Untold,
-    /// Every container has what the Pod's spec says.
+    /// Every container has the resources of the Pod's spec.
     Sized,
 }
 
-/// How long a kubelet that counts what it has seen may take to tell a CPU limit after it was done.
+/// How long a kubelet with `observedGeneration` may take to report a CPU limit after it is done.
 const UNTOLD: Duration = Duration::from_secs(10);
 
 impl Progress {
-    /// What has stayed untold since then counts as done, the kernel is asked next.
+    /// Takes `Untold` for `Sized` after [`UNTOLD`]; the kernel is asked next.
     pub(super) fn settled(self, now: Mono, untold_since: Option<Mono>) -> Self {
         let long = untold_since.is_some_and(|since| since.after(UNTOLD) <= now);
         if self == Self::Untold && long { Self::Sized } else { self }
     }
 
-    /// The kubelet is at it, or about to be.
+    /// Whether the kubelet changes the containers, or is about to.
     pub(super) fn changes(&self) -> bool {
         match self {
             Self::Unseen | Self::Underway(_) | Self::Restarting(_) => true,
@@ -130,12 +131,12 @@ impl Progress {
         }
     }
 
-    /// When that is.
+    /// When `Untold` counts as `Sized`.
     pub(super) fn settles_at(&self, untold_since: Option<Mono>) -> Option<Mono> {
         untold_since.filter(|_| *self == Self::Untold).map(|since| since.after(UNTOLD))
     }
 
-    /// Why the kubelet has not got there.
+    /// Why the kubelet is not done.
     pub(super) fn hindrance(&self) -> String {
         match self {
             Self::Unseen => "the kubelet has not taken them up".to_owned(),
@@ -148,14 +149,14 @@ impl Progress {
     }
 }
 
-/// How far the kubelet is with what the request means, which the Pod's spec says.
+/// Progress of the kubelet with the desired resources, which the Pod's spec has.
 ///
-/// That neither condition is there means nothing by itself: it is so before the kubelet has seen the change (KEP-1287).
-/// Where the kubelet counts what it has seen (1.34 and later), that count must have come; and what each container runs
-/// with must be what is wanted.
+/// The absence of both conditions proves nothing: they are also absent before the kubelet has seen the change
+/// (KEP-1287). If the kubelet reports `observedGeneration` (1.34 and later), it must be current. Each container must
+/// also run with the wanted resources.
 ///
-/// `before`: the kubelet's words on a resize that waited when the request was accepted. Where it counts nothing (1.33),
-/// they are not about this one.
+/// `before`: the kubelet's message about a resize that was pending at acceptance. Without `observedGeneration` (1.33),
+/// the same message is not about this request.
 pub(super) fn progress(containers: &[ContainerStatus], before: &str, pod: &Pod) -> Progress {
     let stale = |told: &pod::Told| pod.observed_generation.is_none() && told.message == before;
     if !before.is_empty() && pod.resize.pending.as_ref().is_some_and(stale) {
@@ -164,12 +165,12 @@ pub(super) fn progress(containers: &[ContainerStatus], before: &str, pod: &Pod) 
     towards(containers, pod, desired, true)
 }
 
-/// How far the kubelet is with putting the original resources back.
+/// Progress of the kubelet with restoring the original resources.
 pub(super) fn return_progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
     towards(containers, pod, returned, false)
 }
 
-/// How far the containers are with what the Pod's spec, and whatever is in force for it, says.
+/// Progress of the containers towards the resources of the Pod's spec, or those in force.
 pub(super) fn as_it_should(containers: &[ContainerStatus], pod: &Pod) -> Progress {
     let of = |container: &ContainerStatus| pod.container(&container.name).map(|found| found.resources);
     towards(containers, pod, |container| of(container).unwrap_or_default(), false)
@@ -215,7 +216,7 @@ fn towards(
             return Progress::Restarting(container.name.clone());
         }
         if !status.actual.as_ref().is_some_and(|actual| changed.matches(&wanted(container), actual)) {
-            // Where the kubelet counts what it has seen, that neither condition is there is its word.
+            // With `observedGeneration`, the absence of both conditions means that the kubelet is done.
             let but_quota = Changed { cpu_limit: false, ..changed };
             let counts = pod.observed_generation.is_some() && status.allocated.is_some();
             let matches = |actual: &Resources| but_quota.matches(&wanted(container), actual);
@@ -228,12 +229,12 @@ fn towards(
     if untold { Progress::Untold } else { Progress::Sized }
 }
 
-/// It is another instance than the one before the request, and ready.
+/// Whether a new instance has replaced the one before the request, and is ready.
 fn anew(container: &ContainerStatus, status: &pod::ContainerStatus) -> bool {
     status.container_id != container.container_id && status.ready
 }
 
-/// What the request changes of a container.
+/// Amounts of a container that the request changes.
 #[allow(clippy::struct_excessive_bools, reason = "one for each amount")]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changed {
@@ -241,7 +242,7 @@ pub(super) struct Changed {
     cpu_limit: bool,
     memory_request: bool,
     memory_limit: bool,
-    /// What it runs with is told exactly.
+    /// The reported resources are exact.
     exact: bool,
 }
 
@@ -257,7 +258,7 @@ impl Changed {
         }
     }
 
-    /// What to look at: where nothing changes, somebody's earlier change may still be under way.
+    /// Amounts to compare: all if none changes, because an earlier change may still be under way.
     fn or_all(self) -> Self {
         if self.cpu() || self.memory() {
             return self;
@@ -265,20 +266,20 @@ impl Changed {
         Self { cpu_request: true, cpu_limit: true, memory_request: true, memory_limit: true, ..self }
     }
 
-    /// CPU changes in any way.
+    /// Whether a CPU amount changes.
     pub(super) fn cpu(self) -> bool {
         self.cpu_request || self.cpu_limit
     }
 
-    /// Memory changes in any way.
+    /// Whether a memory amount changes.
     pub(super) fn memory(self) -> bool {
         self.memory_request || self.memory_limit
     }
 
-    /// Whether a container runs with what is wanted, as far as it changes.
+    /// Whether a container runs with the wanted values of the changed amounts.
     ///
-    /// The kubelet works a CPU request out of the runtime's shares, which are coarser by up to a millicore, and tells
-    /// requests up to 2m and limits up to 10m as the spec says them (Kubernetes 1.33 and later).
+    /// The kubelet computes a CPU request from the runtime's shares, which are inexact by up to a millicore. It reports
+    /// requests up to 2m and limits up to 10m as in the spec (Kubernetes 1.33 and later).
     fn matches(self, wanted: &Resources, actual: &Resources) -> bool {
         let near = |wanted: Option<i64>, actual: Option<i64>, least: i64, apart: i64| {
             let told = wanted.unwrap_or_default().max(least);

@@ -1,4 +1,4 @@
-//! Resizes, as the engine deals with them.
+//! The kind `PodResize` for the engine.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::reduced::Reduced;
 use crate::review::Review;
 use crate::time::{Mono, seconds};
 
-/// The kind.
+/// ID of the kind.
 pub const ID: KindId = KindId::new(KIND);
 
 impl Kind for Resize {
@@ -156,7 +156,7 @@ impl Kind for Resize {
         status::notes(self, old)
     }
 
-    /// Since when it changes its Pod; absent while it changes nothing.
+    /// Since when the request changes its Pod; `None` while it changes nothing.
     fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
         let since = if self.status.target.is_some() { memory.busy_since } else { at.begun };
         since.filter(|_| !at.lingers)
@@ -176,8 +176,8 @@ impl Kind for Resize {
 }
 
 impl Resize {
-    /// The daemon is to give its Pod what it means: it was accepted for that, and is neither given up nor over without
-    /// success. After its success it counts until it is deleted.
+    /// Whether the daemon should give the Pod the desired resources: the request is accepted with the mechanism CRI,
+    /// and has neither been given up nor failed. A successful request stays in force until it is deleted.
     pub fn in_force(&self) -> bool {
         self.held()
             && !self.deleting
@@ -185,12 +185,12 @@ impl Resize {
             && (!self.completed() || self.status.phase == Some(Phase::Succeeded))
     }
 
-    /// The daemon carries it out, or is to.
+    /// Whether the daemon carries the request out: mechanism CRI and no dry run.
     pub fn held(&self) -> bool {
         self.by_daemon() && !self.spec.dry_run
     }
 
-    /// It was accepted to be carried out by the daemon, or to find out what would come of that.
+    /// Whether the request was accepted with the mechanism CRI, as a dry run or not.
     pub fn by_daemon(&self) -> bool {
         self.status.target.is_some() && self.status.mechanism == Some(Mechanism::Cri)
     }

@@ -1,4 +1,4 @@
-//! By which means a Pod can be resized.
+//! Choice of the mechanism of a resize.
 
 use pitstop_api::resize::{AfterWait, ContainerStatus, Mechanism, PodResizeSpec, Restart};
 
@@ -8,11 +8,11 @@ use crate::config::Config;
 use crate::hold::admission::UNSUPPORTED;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
-/// What carries the request out: `Api` or `Cri`.
+/// Chooses the mechanism of the request: `Api` or `Cri`.
 ///
-/// A kubelet that resizes says what every running container runs with; the API server asks the same (`ValidatePodResize`
-/// of Kubernetes). It must not be gone behind: from Kubernetes 1.33 on it writes what it has on record over whatever was
-/// given, at the next resize.
+/// A kubelet that resizes reports the resources of every running container; the API server checks the same
+/// (`ValidatePodResize` of Kubernetes). The daemon must not bypass such a kubelet: from Kubernetes 1.33 on, the next
+/// resize overwrites the daemon's values with the kubelet's record.
 pub(super) fn choose(
     spec: &PodResizeSpec,
     containers: &[ContainerStatus],
@@ -54,7 +54,7 @@ pub(super) fn choose(
     }
 }
 
-/// What only a kubelet that resizes can do.
+/// Chooses `Cri`, unless the request needs a kubelet that resizes.
 fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mechanism, No> {
     let restarts = containers.iter().find(|c| c.restarts).filter(|_| spec.restart != Some(Restart::Always));
     if let Some(container) = restarts {
@@ -77,7 +77,7 @@ fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mecha
     Ok(Mechanism::Cri)
 }
 
-/// A running container of which the kubelet does not say what it runs with.
+/// A running container whose resources the kubelet does not report.
 fn silent(pod: &Pod) -> Option<&str> {
     let silent = |c: &&Container| {
         c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running && s.actual.is_none())

@@ -1,10 +1,10 @@
-//! Changing CPU and memory of a running Pod on request: the decisions.
+//! Decisions about resizes: requests to change CPU and memory of a running Pod.
 //!
-//! `resolve` finds what a request means for its Pod, `observe` is what a decision sees, `judge` how far the Pod is,
-//! `verify` whether the kernel has it, `repair` and `nudge` what the kubelet leaves undone, `rollback` whether the Pod does badly,
-//! `refusal` what the API server's no means, `review` what the webhook says of a request, `turn` which of two resizes goes
-//! first, `plan` decides, `status` writes it down. `kind` is what the engine knows of it.
-//! Where the node's daemon does it in place of the kubelet, the rest is in [`crate::hold`].
+//! `resolve` computes the resources of each container, `observe` holds the inputs of a decision, `judge` finds how far
+//! the Pod is. `verify` compares the kernel's values; `repair` and `nudge` fix a Pod cgroup that the kubelet left
+//! unchanged. `rollback` detects failures of the Pod, `refusal` interprets refusals, `review` answers the webhook,
+//! `turn` orders resizes of one Pod. `plan` decides, `status` writes the status, `kind` connects the kind to the
+//! engine. [`crate::hold`] has the rest of the mechanism CRI.
 
 mod evict;
 mod judge;

@@ -1,9 +1,9 @@
-//! The smallest change of a Pod, there and back, for which its kubelet writes the cgroup of the Pod.
+//! A nudge: the smallest change of a Pod, made and reverted, for which its kubelet writes the Pod's cgroup.
 //!
-//! A kubelet that has left that cgroup as it was (kubernetes#138760) writes it at the next resize of a container that
-//! runs: CPU when the container's CPU changes, memory when its memory does (`doPodResizeAction`, Kubernetes 1.33 to 1.36).
-//! The step is one millicore, or one byte. It goes up first: what is taken back then is less, so a node that has filled
-//! meanwhile cannot refuse the way back.
+//! A kubelet that left that cgroup unchanged (kubernetes#138760) writes it at the next resize of a running container.
+//! It writes CPU if the container's CPU changes, and memory if its memory changes (`doPodResizeAction`, Kubernetes 1.33
+//! to 1.36). A nudge adds one millicore or one byte first. The way back needs less, so a node that has filled meanwhile
+//! cannot refuse it.
 
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::ContainerStatus;
@@ -14,7 +14,7 @@ use super::status::KERNEL_DIFFERS;
 use super::verify::Low;
 use crate::pod::{ContainerState, Pod};
 
-/// Which container is changed, and which of its resources.
+/// The container to change, and which of its resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Nudge {
     pub(super) container: String,
@@ -22,18 +22,18 @@ pub(super) struct Nudge {
     pub(super) memory: bool,
 }
 
-/// The smallest page (`page_counter` of the kernel cuts limits to whole ones): one byte more than a multiple changes
-/// nothing in the kernel, so what is in use cannot be in the way of taking it back.
+/// Smallest page in bytes. The kernel cuts limits to whole pages (`page_counter`), so one byte above a multiple changes
+/// nothing. Then memory in use cannot block the way back.
 const PAGE: i64 = 4096;
 
-/// One more of it. A request that equals the limit takes the limit along, since the class of the Pod cannot change.
+/// Request and limit with the nudge. The limit rises only if both are equal, because the Pod's class cannot change.
 fn raised(request: Option<i64>, limit: Option<i64>) -> Option<(i64, Option<i64>)> {
     let request = request?;
     let more = request.checked_add(1)?;
     Some((more, limit.map(|limit| if limit == request { more } else { limit })))
 }
 
-/// What a container has after the step; absent where it cannot be made.
+/// Resources of a container with the nudge; `None` if it is not possible.
 pub(super) fn stepped(container: &ContainerStatus, nudge: &Nudge) -> Option<Resources> {
     let mut to = desired(container);
     if container.name != nudge.container {
@@ -50,7 +50,7 @@ pub(super) fn stepped(container: &ContainerStatus, nudge: &Nudge) -> Option<Reso
     Some(to)
 }
 
-/// The step that the Pod's spec is at, if it is. Only who has told of a difference has made one.
+/// The nudge in the Pod's spec, if any. Only a request that reported a difference has made one.
 pub(super) fn nudged(resize: &Resize, pod: &Pod) -> Option<Nudge> {
     if !resize.waits_for(KERNEL_DIFFERS) && resize.status.restoring.is_none() {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn nudged(resize: &Resize, pod: &Pod) -> Option<Nudge> {
     steps.into_iter().find(|nudge| all.iter().all(|c| stepped(c, nudge) == found(c)))
 }
 
-/// The step that makes the kubelet write what is low, in a container where it restarts nothing.
+/// The nudge that makes the kubelet write the low values, in a container that it does not restart.
 pub(super) fn choose(resize: &Resize, pod: &Pod, low: &Low) -> Option<Nudge> {
     let all = &resize.status.containers;
     let first = all.iter().filter(|c| c.name == low.container);
@@ -82,10 +82,10 @@ fn harmless(container: &ContainerStatus, nudge: &Nudge, pod: &Pod) -> bool {
     let restarts = (nudge.cpu && found.restart_for.cpu) || (nudge.memory && found.restart_for.memory);
     let to = desired(container);
     let takes_limit = nudge.memory && to.memory_limit.is_some() && to.memory_limit == to.memory_request;
-    // Kubernetes 1.33 lowers no memory limit of a container that runs; from 1.34 on the kubelet counts what it has seen.
+    // Kubernetes 1.33 lowers no memory limit of a running container; `observedGeneration` shows 1.34 or later.
     let lowers = pod.observed_generation.is_some()
         && to.memory_limit.is_some_and(|limit| limit.saturating_add(1) % PAGE != 0);
     let step = stepped(container, nudge);
-    // What was there before would be taken for somebody's way back.
+    // The original resources would look like another client's restore.
     runs && !restarts && (!takes_limit || lowers) && step.is_some_and(|step| step != original(container))
 }

@@ -1,4 +1,4 @@
-//! What a decision about one resize sees.
+//! Inputs of a decision about one resize.
 
 use std::collections::BTreeMap;
 
@@ -27,132 +27,133 @@ use crate::time::{Mono, note_since};
 pub type Resize = Reduced<PodResizeSpec, PodResizeStatus>;
 
 impl Resize {
-    /// The Pod that it names.
+    /// Key of the Pod that the request names.
     pub fn pod_key(&self) -> ObjectKey {
         ObjectKey::new(&self.key.namespace, &self.spec.pod_ref.name)
     }
 
-    /// It has ended.
+    /// Whether the request has ended.
     pub fn completed(&self) -> bool {
         self.status.completion_time.is_some()
     }
 
-    /// It was accepted and has not ended.
+    /// Whether the request was accepted and has not ended.
     pub fn started(&self) -> bool {
         !self.completed() && self.status.target.is_some()
     }
 
-    /// It is at work on that very Pod.
+    /// Whether the request is at work on this exact Pod.
     pub fn started_for(&self, pod: &Pod) -> bool {
         !self.deleting && self.started() && self.is_for(pod)
     }
 
-    /// The kubelet's words on a resize of the Pod that waited when this one was accepted.
+    /// Message of the kubelet about a resize that was pending when this request was accepted; empty if none was.
     pub fn pending_before(&self) -> &str {
         self.status.target.as_ref().map_or("", |target| &target.pending_before)
     }
 
-    /// The end that comes once the Pod is evicted, while it is.
+    /// The end that follows the eviction; `None` unless the request evicts its Pod.
     pub fn evicting(&self) -> Option<&Restoring> {
         self.status.restoring.as_ref().filter(|restoring| restoring.reason == EVICTED)
     }
 
-    /// The original resources are to be put back, or are back.
+    /// Whether the request restores the original resources, or has restored them.
     fn returns(&self) -> bool {
         self.status.restoring.is_some() && self.evicting().is_none()
     }
 
-    /// That is what its status says that it waits for.
+    /// Whether the status gives this reason for a wait.
     pub(super) fn waits_for(&self, reason: &str) -> bool {
         let complete = condition::find(&self.status.conditions, conditions::COMPLETE);
         !self.completed() && complete.is_some_and(|complete| complete.reason == reason)
     }
 
-    /// Why, by its status, what it gave does not count any more.
+    /// Reason of the condition `InForce=False`, if the status has it.
     pub fn told_dormant(&self) -> Option<&str> {
         let told = condition::find(&self.status.conditions, conditions::IN_FORCE);
         told.filter(|told| told.status == ConditionStatus::False).map(|told| told.reason.as_str())
     }
 
-    /// What bounds the Pod is known, and is to be judged by: the request is not accepted yet.
+    /// Whether admission can use the survey: it is fresh and the request is not accepted yet.
     pub fn is_admitted_by(&self, now: Mono, survey: &Surveyed) -> bool {
         survey.at.after(FRESH) >= now && self.status.target.is_none()
     }
 
-    /// It was accepted for that very Pod.
+    /// Whether the request was accepted for this exact Pod.
     pub fn is_for(&self, pod: &Pod) -> bool {
         self.status.target.as_ref().is_some_and(|target| target.pod_uid == pod.uid)
     }
 }
 
-/// What this process remembers of a resize; lost when it ends, and then counted anew.
+/// What this process remembers of a resize. A new process counts anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// When this process first saw the request.
     pub first_seen: Mono,
     /// When it first saw the request completed.
     pub completed_seen: Option<Mono>,
-    /// The Pod's spec was seen with what the request means.
+    /// Whether the Pod's spec was seen with resources of the request.
     pub applied: bool,
-    /// Since when the Pod is being changed, without an end of that.
+    /// Since when the Pod is being changed; `None` once that ends.
     pub busy_since: Option<Mono>,
     /// Since when the node is too small.
     pub infeasible_since: Option<Mono>,
     /// Since when the node has no room.
     pub deferred_since: Option<Mono>,
-    /// Since when the Pod has what the request means.
+    /// Since when the Pod has the desired resources.
     pub sized_since: Option<Mono>,
-    /// Since when all is done but for a CPU limit that the kubelet does not tell.
+    /// Since when the kubelet is done, but reports another CPU limit.
     pub untold_since: Option<Mono>,
-    /// Since when the kubelet has said that it is done, though it may have said something else later.
+    /// When the kubelet first reported the resize as done; a later report does not reset it.
     pub done_since: Option<Mono>,
-    /// Since when the Pod's spec is at the smallest step beyond what the request means.
+    /// Since when the Pod's spec has a nudge: the smallest step above the desired resources.
     pub nudged_since: Option<Mono>,
-    /// How often it was seen to get there.
+    /// Number of nudges seen.
     pub nudges: u32,
-    /// Since when a container does not run that has what the request means only once it does.
+    /// Since when the change only waits for a stopped container to run.
     pub stuck_since: Option<Mono>,
-    /// Since when the original resources are being put back.
+    /// Since when the original resources are being restored.
     pub restoring_since: Option<Mono>,
-    /// The change was refused, and nothing else came since.
+    /// Refusals of the change in a row; `None` after another result.
     pub refused: Option<Refused>,
-    /// The request was accepted before this process saw it: a write of another process may still be on its way.
+    /// Whether the request was accepted before this process saw it. Then a write of another process may still be on its
+    /// way.
     pub inherited: Option<bool>,
-    /// A dry run has shown that the change would be stored.
+    /// A dry run has shown that the API server would store the change.
     pub tried: bool,
-    /// When the API server last refused that to a request that waits for its turn.
+    /// When the API server last refused the dry run of a request that waits for its turn.
     pub turned_down: Option<Mono>,
-    /// Since when the daemon is asked what the kernel has.
+    /// Since when a question to the daemon is unanswered.
     pub asked_since: Option<Mono>,
-    /// Since when the daemon's answers are known, by the orders' IDs.
+    /// When each answer of the daemon was first seen, by order ID.
     pub answers: BTreeMap<String, Mono>,
-    /// The recreate request that belongs to the resize was seen; whether it had restarted every container.
+    /// Whether the resize's recreate request restarted every container; `None` while it was never seen.
     pub restarted: Option<bool>,
-    /// What came of what the resize has done.
+    /// Results of the resize's deeds.
     pub deeds: Deeds,
 }
 
-/// What came of what a resize has done.
+/// Results of a resize's deeds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deeds {
-    /// What took effect last, and when.
+    /// The last deed and its time, if it took effect.
     pub done: Option<(Mono, Deed)>,
-    /// It was refused, and nothing else came since.
+    /// Refusals in a row; `None` after another result.
     pub refused: Option<Refused>,
-    /// It was put off: when, and in what words.
+    /// Time and message, if the last deed was put off.
     pub put_off: Option<(Mono, String)>,
 }
 
 /// Refusals in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// How many.
+    /// Number of refusals.
     pub times: u32,
-    /// Since when.
+    /// Time of the first one.
     pub since: Mono,
-    /// When it was said last.
+    /// Time of the last one.
     pub last: Mono,
-    /// What was said last.
+    /// Text of the last one.
     pub text: String,
 }
 
@@ -164,13 +165,12 @@ impl Refused {
 }
 
 impl Memory {
-    /// First seen now.
+    /// Memory of a resize that is first seen now.
     pub fn new(now: Mono) -> Self {
         Self { first_seen: now, ..Self::default() }
     }
 
-    /// Notes since when the Pod is where it is.
-    /// `held` are the orders by which the node's daemon gives the Pod what it should have, those that repair too.
+    /// Updates the memory from Pod and orders. `held`: orders by which the daemon sets resources, including repairs.
     pub fn see(
         &mut self,
         now: Mono,
@@ -197,7 +197,7 @@ impl Memory {
         self.done_since = self.done_since.or(self.sized_since);
     }
 
-    /// Notes since when the daemon has answered, and since when it has been silent: until it says something.
+    /// Notes when answers came, and since when a question is unanswered.
     fn see_answers(&mut self, now: Mono, orders: &[OrderView<'_>], held: &[OrderView<'_>]) {
         let answered = orders.iter().chain(held).filter(|o| o.answer.is_some()).map(|o| &o.order.id);
         self.answers =
@@ -205,7 +205,7 @@ impl Memory {
         note_since(&mut self.asked_since, now, orders.iter().any(|o| o.answer.is_none()));
     }
 
-    /// Notes since when the Pod's spec is at the smallest step beyond, and how often it got there.
+    /// Notes since when the Pod's spec has a nudge, and counts nudges.
     fn see_step(&mut self, now: Mono, nudged: bool) {
         self.nudges = self.nudges.saturating_add(u32::from(nudged && self.nudged_since.is_none()));
         note_since(&mut self.nudged_since, now, nudged);
@@ -213,7 +213,7 @@ impl Memory {
 
     /// Notes since when the node has no room, or is too small.
     fn see_room(&mut self, now: Mono, resize: &Resize, progress: Option<&Progress>) {
-        // The one whose node has no room for what its daemon should give is not accepted yet.
+        // With the mechanism CRI, a request that waits for room is not accepted yet.
         let open = resize.status.target.is_none();
         let waits = |reason| open && resize.waits_for(reason);
         let deferred = waits(NODE_BUSY) || matches!(progress, Some(Progress::Deferred(_)));
@@ -229,20 +229,20 @@ impl Memory {
         }
     }
 
-    /// Notes that a restart has the Pod, so that the change has yet to begin.
+    /// Restarts `busy_since` while a restart has the Pod and the change is not applied.
     pub fn put_off(&mut self, now: Mono) {
         if !self.applied {
             self.busy_since = self.busy_since.map(|_| now);
         }
     }
 
-    /// Notes what is seen of the restart; `request`: the one under the name that the resize gives it.
+    /// Notes the state of the restart. `request`: the recreate request with the name that the resize uses.
     pub fn see_restart(&mut self, resize: &Resize, request: Option<&Relative<'_>>) {
         let own = request.filter(|request| request.is_of(&resize.uid));
         self.restarted = self.restarted.max(own.map(restart::succeeded));
     }
 
-    /// What the resize has done came back.
+    /// Notes the result of a deed.
     pub fn deed_done(&mut self, now: Mono, deed: Deed, done: Done) {
         let before = std::mem::take(&mut self.deeds);
         match done {
@@ -253,13 +253,12 @@ impl Memory {
         }
     }
 
-    /// Since when the answer to an order is known.
+    /// When the answer to an order was first seen.
     pub fn answered_since(&self, order_id: &str) -> Option<Mono> {
         self.answers.get(order_id).copied()
     }
 
-    /// A dry run came back: the change would be stored, is refused with that text, or nobody knows. `asks`: that is all
-    /// that the request wants to know.
+    /// Notes the result of a dry run: stored, refused with a text, or unknown. `asks`: the request itself is a dry run.
     pub fn sizing_tried(&mut self, now: Mono, asks: bool, stored: bool, refused: Option<String>) {
         self.tried |= stored;
         if asks {
@@ -269,20 +268,20 @@ impl Memory {
         }
     }
 
-    /// A write of the Pod's resources came back: refused with that text, or else.
+    /// Notes the result of a write of the Pod's resources; `refused`: text of a refusal.
     pub fn sizing_written(&mut self, now: Mono, refused: Option<String>) {
         self.refused = refused.map(|text| Refused::again(self.refused.take(), now, text));
     }
 }
 
-/// Where a Pod is whose spec has begun to say what a request means.
+/// State of a Pod whose spec has resources of the request.
 struct Way {
     place: Place,
     progress: Progress,
 }
 
 impl Way {
-    /// Absent while its spec says what it said before, or what somebody else wants.
+    /// `None` if the Pod's spec has the original resources, or those of another client.
     fn of(resize: &Resize, pod: &Pod) -> Option<Self> {
         let place = place(resize, pod);
         if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
@@ -297,7 +296,7 @@ impl Way {
     }
 }
 
-/// The Pod is being changed, there or back.
+/// Whether the Pod is being changed or restored.
 fn is_busy(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
     if resize.spec.dry_run || resize.evicting().is_some() {
         return false;
@@ -313,7 +312,7 @@ fn is_busy(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
     }
 }
 
-/// A container does not run that has what the Pod's spec says, there or back, only once it does.
+/// Whether the change or restore only waits for a stopped container to run.
 fn is_stuck(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
     let down = |progress: &Progress| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
     let all = &resize.status.containers;
@@ -323,61 +322,61 @@ fn is_stuck(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
     way.is_some_and(|way| way.place == Place::Desired && down(&way.progress))
 }
 
-/// What goes before a resize.
+/// Why a resize waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
-    /// The request.
+    /// The other request, or the limit of the namespace.
     pub by: Before,
-    /// An earlier resize is at work on the Pod, and gives way once this one is seen to be possible.
+    /// An earlier resize of the Pod gives way once this one is known to be possible.
     pub gives_way: bool,
 }
 
-/// All that a decision about one resize sees.
+/// All inputs of a decision about one resize.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The request.
     pub resize: &'a Resize,
-    /// The Pod under the name that the request gives. Where the node's daemon carries the request out: as its requests and
-    /// the daemon make it.
+    /// The Pod that the request names. With the mechanism CRI, it has the resources in force and those that the daemon
+    /// gave.
     pub pod: Option<&'a Pod>,
-    /// The same as the API server tells it.
+    /// The same Pod as the API server shows it.
     pub told: Option<&'a Pod>,
-    /// What the node's daemon should give the Pod, by this request and others.
+    /// Resources that the daemon should give the Pod, for this request and others.
     pub force: &'a Force,
-    /// The orders by which the daemon does so, in the node's book.
+    /// Orders in the node's book by which the daemon gives those resources.
     pub held: Vec<OrderView<'a>>,
     /// A later resize of the same Pod, which was seen to be possible.
     pub newer: Option<&'a ObjectKey>,
-    /// What goes first for the same Pod.
+    /// Why the request waits for its turn; `None` if it does not.
     pub ahead: Option<Ahead>,
-    /// A write of the Pod's resources is under way, or nobody knows yet how it ended.
+    /// A write of the Pod's resources is under way, or its result is unknown.
     pub sizing_now: bool,
-    /// What the request has in a write of the Pod that is under way, or of which nobody knows yet how it ended.
+    /// The request's change in a write that is under way, or whose result is unknown.
     pub sizing: Option<&'a Sizing>,
-    /// The recreate request of the name by which the resize restarts its containers.
+    /// The recreate request with the name that the resize uses for its restart.
     pub restart: Option<Relative<'a>>,
-    /// What the request has done that is under way, or of which nobody knows yet how it ended.
+    /// The request's deed that is under way, or whose result is unknown.
     pub deed: Option<&'a Deed>,
-    /// The request's orders in the node's book: what it asks, and what memory it has reclaimed.
+    /// The request's orders in the node's book: questions, and orders to reclaim memory.
     pub orders: Vec<OrderView<'a>>,
-    /// Its orders that repair the cgroup of the Pod; they are none of `orders`.
+    /// The request's orders to repair the Pod's cgroup; not part of `orders`.
     pub repairs: Vec<OrderView<'a>>,
-    /// The daemon has a record of the Pod: it holds the Pod at other resources than those of its spec, or has yet to give
-    /// them back.
+    /// The daemon has a record of the Pod: it holds the Pod, or has yet to restore the resources of its spec.
     pub recorded: bool,
-    /// The last attempt that an order of the request can have had, though the order may be gone.
+    /// Highest attempt that an order of the request can have had, even if the order is gone.
     pub last_attempt: u32,
-    /// The API server is known to keep each daemon to its own node, so that orders may be placed.
+    /// The API server is known to restrict each daemon to its own node, so orders may be placed.
     pub guarded: bool,
-    /// What came of the last survey.
+    /// Result of the last survey.
     pub survey: Option<&'a Surveyed>,
-    /// A later request had its place and is gone: whether what it gave counts again. Absent while nobody has asked.
+    /// Whether the resources are in force again after a later request that replaced them is gone; `None` if not checked
+    /// yet.
     pub anew: Option<&'a Result<(), Dormant>>,
-    /// What other Pods take of what the survey found. Absent without a survey, after acceptance, and while the acceptance
-    /// of another resize that counts is being written.
+    /// Resources in the survey that other Pods take. `None` without a fresh survey, after acceptance, and while the
+    /// acceptance of another resize that counts is being written.
     pub crowd: Option<Crowd<'a>>,
-    /// What is known of the Pod while the watch does not show it.
+    /// Answers of the API server about a Pod that the watch does not show.
     pub look: &'a Look,
-    /// What this process remembers.
+    /// Memory of this process.
     pub memory: &'a Memory,
 }

@@ -1,4 +1,4 @@
-//! What the API server's and the kubelet's no means.
+//! Meaning of refusals by the API server and the kubelet.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use super::observe::Refused;
 use crate::outcome::NOT_SERVED;
 use crate::time::Mono;
 
-/// Refusals of which none says that the next try is in vain: so many, and for so long.
+/// Number of unknown refusals after which no retry follows, once [`PATIENCE`] has passed too.
 const TRIES: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How a request that was refused ends.
+/// How a refused request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Meaning {
     pub(super) phase: Phase,
     pub(super) reason: &'static str,
 }
 
-/// Reasons that refusals end with, beside [`REFUSED`].
+/// Reasons of ends after a refusal, except [`REFUSED`].
 pub(super) const REASONS: [&str; 8] = [
     "NodeCapacity",
     "QoSChange",
@@ -32,14 +32,14 @@ pub(super) const REASONS: [&str; 8] = [
 ];
 /// The container has swap.
 pub(super) const SWAP: &str = "Swap";
-/// The container has CPUs or memory of its own.
+/// The container has exclusive CPUs or memory.
 pub(super) const STATIC_MANAGER: &str = "StaticManager";
-/// A refusal in words that are not known.
+/// A refusal with an unknown text.
 pub(super) const REFUSED: &str = "Refused";
-/// An infeasible resize in words that are not known.
+/// An infeasible resize with an unknown text.
 pub(super) const INFEASIBLE: &str = "Infeasible";
 
-/// Words of the API server (Kubernetes 1.32 to 1.36) by what they mean. None of them goes away by itself.
+/// Texts of the API server (Kubernetes 1.32 to 1.36) with their meaning. None of them goes away by itself.
 const WORDS: [(&str, Phase, &str); 16] = [
     ("node didn't have enough", Phase::Infeasible, "NodeCapacity"),
     ("Pod QOS Class may not change", Phase::Failed, "QoSChange"),
@@ -59,8 +59,8 @@ const WORDS: [(&str, Phase, &str); 16] = [
     ("memory limits cannot be decreased", Phase::Failed, "Unsupported"),
 ];
 
-/// How a request ends whose change was refused so; absent while it is worth another try.
-/// An API server that has just started refuses what it does not know the roles for yet.
+/// How a request ends after this refusal; `None` while a retry is useful. An API server that has just started refuses
+/// requests until it knows the roles.
 pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
     let known = WORDS.into_iter().find(|(words, ..)| refused.text.contains(words));
     if let Some((_, phase, reason)) = known {
@@ -69,12 +69,12 @@ pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
     for_good(refused, now).then_some(Meaning { phase: Phase::Failed, reason: REFUSED })
 }
 
-/// It was refused so often, and for so long, that another try is in vain, whatever was said.
+/// Whether refusals came so often, and for so long, that another try is useless, whatever their text.
 pub(super) fn for_good(refused: &Refused, now: Mono) -> bool {
     refused.times >= TRIES && refused.since.after(PATIENCE) <= now
 }
 
-/// Why the kubelet calls a resize infeasible.
+/// Reason of a resize that the kubelet calls infeasible.
 pub(super) fn infeasible(text: &str) -> &'static str {
     let words = [
         ("enough capacity", "NodeCapacity"),

@@ -1,8 +1,8 @@
-//! The cgroup of a Pod that the kubelet leaves as it was.
+//! Repair of a Pod cgroup that the kubelet left unchanged.
 //!
 //! Kubelets from 1.33 to 1.36.3 do not change it for a container that does not run (kubernetes#138760). The container
-//! then begins with its new limits below a Pod that is too small: it is killed again, or on cgroup v1 cannot even be
-//! created. So the node's daemon is ordered to give the Pod what the kubelet should have. It holds nothing by that.
+//! then starts with its new limits in a Pod that is too small. It is killed again, or on cgroup v1 cannot even be
+//! created. So an order makes the node's daemon set the Pod's cgroup. The daemon does not hold the Pod for that.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ use crate::time::Mono;
 
 /// How long the kubelet may take. An ordinary restart is over by then.
 pub(super) const REPAIR_AFTER: Duration = Duration::from_secs(5);
-/// How soon what the daemon refused, or what was without effect, is ordered again.
+/// Wait before an order is repeated that was refused or had no effect.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// What is done about it.
+/// State of the repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repair {
     /// The order that the node's book should hold.
     pub(super) order: Option<Order>,
-    /// For the message of what the request waits for.
+    /// Text for the wait message.
     pub(super) text: String,
     /// When to look again.
     pub(super) wake_at: Option<Mono>,
@@ -38,7 +38,7 @@ impl Repair {
     }
 }
 
-/// It gives a Pod's cgroup what its spec says, and nothing else.
+/// Whether the order only gives a Pod's cgroup the values of its spec.
 pub fn is_repair(order: &Order) -> bool {
     repaired(order).is_some()
 }
@@ -48,7 +48,7 @@ fn repaired(order: &Order) -> Option<Bounds> {
     give.pod.filter(|_| give.container.is_none() && !give.hold)
 }
 
-/// The last one, if it is for what the Pod's spec says now.
+/// The last repair order, if it matches the Pod's current spec.
 pub(super) fn standing<'a>(observed: &Observed<'a>, pod: &Pod) -> Option<OrderView<'a>> {
     let last = observed.repairs.iter().max_by_key(|view| view.attempt())?;
     (repaired(last.order) == Some(wants(pod))).then_some(*last)
@@ -58,21 +58,21 @@ fn wants(pod: &Pod) -> Bounds {
     bounds(&of_pod(pod, |container| container.resources))
 }
 
-/// Its kubelet resizes, as it says by what it has allocated. Another one leaves nothing undone.
+/// Whether the Pod's kubelet resizes: it reports allocated resources. Other kubelets leave nothing to repair.
 fn resizes(pod: &Pod) -> bool {
     pod.containers.iter().any(|c| c.status.as_ref().is_some_and(|status| status.allocated.is_some()))
 }
 
-/// The Pod's cgroup is the kubelet's to write, by what its spec says. What bounds the Pod as a whole, or what the daemon
-/// holds it at, is another sum.
+/// Whether the kubelet writes the Pod's cgroup from the containers' resources. Pod-level resources and held Pods have
+/// other sums.
 pub(super) fn kubelets(observed: &Observed<'_>, pod: &Pod) -> bool {
     let own = !observed.resize.held() && pod.pod_level.is_none() && resizes(pod);
     own && observed.force.containers.is_empty() && !observed.recorded
 }
 
-/// Repairs the Pod's cgroup, by an order that names this container; nothing where that is not pitstop's to do.
+/// Repairs the Pod's cgroup by an order that names this container; `None` if pitstop must not repair it.
 ///
-/// `low`: the daemon has found that it is not what it should be.
+/// `low`: the daemon has found a wrong cgroup.
 pub(super) fn repair(
     now: Mono,
     config: &Config,
@@ -124,17 +124,17 @@ pub(super) fn repair(
     Some(Repair { order: Some(view.order.clone()), text, wake_at: again })
 }
 
-/// While the daemon is asked.
+/// Text while the daemon repairs.
 const ASKED: &str = "pitstop gives the cgroup of the Pod what it should have, which the kubelet leaves as it was \
                      for a container that does not run (kubernetes#138760)";
 
-/// When it is worth another order; absent while the daemon is still to answer, and once it is repaired.
+/// When to repeat the order; `None` before the daemon's answer and after a repair.
 fn again_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {
     let since = || observed.memory.answered_since(&view.order.id).unwrap_or(now);
     let answer = view.answer?;
     match answer.state {
         AnswerState::Acknowledged => None,
-        // The runtime may have known the named instance no more.
+        // The runtime may have forgotten the named instance.
         AnswerState::Done => (low || answer.observed.is_none()).then(|| since().after(AGAIN)),
         AnswerState::Refused | AnswerState::Failed => Some(since().after(AGAIN)),
     }

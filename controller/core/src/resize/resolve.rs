@@ -1,4 +1,4 @@
-//! From a request and its Pod to what each container should have, or to the reason why not.
+//! From a request and its Pod to the new resources of each container, or the reason for a refusal.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use crate::hold::Force;
 use crate::hold::admission::CONTAINER;
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
-/// Longest container ID that is kept, in characters; as the field's bound in the schema.
+/// Longest container ID that is stored, in characters: the field's limit in the schema.
 const MAX_CONTAINER_ID: usize = 128;
 
 /// Why a request cannot be carried out on its Pod: a reason of [`super::REASONS`], and a sentence.
 pub(super) type No = (&'static str, String);
 
-/// What the request cannot mean.
+/// The request is not valid for its Pod.
 pub(super) const INVALID: &str = "Invalid";
-/// A container would be restarted, and must not.
+/// A container would restart, which the request forbids.
 pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
 
 /// Whether a request can be accepted for the Pod as it is.
@@ -36,8 +36,7 @@ pub fn can_be(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -
     is_pod && validate(spec).is_ok() && meant().is_ok()
 }
 
-/// What each container should have, in the order of the spec.
-/// A change is one of what is in force.
+/// New resources of each container, in the order of the spec, computed from the resources in force.
 pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<Vec<ContainerStatus>, No> {
     if pod.mirror {
         return Err((
@@ -78,7 +77,7 @@ fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Re
     Ok(resolved(found, &from, &to))
 }
 
-/// The container of that name, if it has resources, and runs or will.
+/// The container of that name, if it can be resized.
 fn resizable<'a>(at: &str, name: &str, pod: &'a Pod) -> Result<&'a Container, No> {
     let found = pod.container(name).ok_or_else(|| {
         let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
@@ -97,7 +96,7 @@ fn resizable<'a>(at: &str, name: &str, pod: &'a Pod) -> Result<&'a Container, No
     Err((CONTAINER, format!("{at}.name: {never}")))
 }
 
-/// What a container has after the change.
+/// Resources of a container after the change.
 fn changed(at: &str, wanted: &NewResources, from: Resources) -> Result<Resources, No> {
     let mut to = from;
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
@@ -115,13 +114,13 @@ fn changed(at: &str, wanted: &NewResources, from: Resources) -> Result<Resources
     set("requests", &wanted.requests, Resource::Memory, &mut to.memory_request)?;
     set("limits", &wanted.limits, Resource::Cpu, &mut to.cpu_limit)?;
     set("limits", &wanted.limits, Resource::Memory, &mut to.memory_limit)?;
-    // What the API server does: a limit alone is a request too.
+    // As in the API server, a limit without a request is also the request.
     to.cpu_request = to.cpu_request.or(to.cpu_limit);
     to.memory_request = to.memory_request.or(to.memory_limit);
     Ok(to)
 }
 
-/// No request is above its limit.
+/// Checks that no request exceeds its limit.
 fn fits(to: &Resources) -> Result<(), String> {
     let pairs = [
         (Resource::Cpu, to.cpu_request, to.cpu_limit),

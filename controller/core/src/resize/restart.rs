@@ -1,4 +1,4 @@
-//! The restart that a request asks for (`restart: Always`): by a recreate request that belongs to it.
+//! The restart of `restart: Always`, by a recreate request that the resize owns.
 
 use pitstop_api::labels;
 use pitstop_api::recreate::KIND;
@@ -10,21 +10,21 @@ use crate::key::{KindId, ObjectKey};
 use crate::kind::Relative;
 use crate::time::Mono;
 
-/// Kind of the request by which the containers are restarted.
+/// Kind of the request that restarts the containers.
 pub(super) const CHILD: KindId = KindId::new(KIND);
 
-/// Longest name of a recreate request, in bytes: what a label value can hold.
+/// Longest name of a recreate request, in bytes: the limit of a label value.
 const MAX_NAME: usize = 63;
 const SUFFIX: &str = "-restart";
 
-/// How far the restart is.
+/// Stage of the restart.
 #[derive(Clone, Debug)]
 pub(super) enum Stage {
-    /// None is asked for, or every container has been restarted.
+    /// No restart is requested, or every container has been restarted.
     Over,
     /// It has not begun.
     Due,
-    /// An earlier resize's request of that name has yet to be deleted.
+    /// Another resize's request of that name has yet to be deleted.
     Blocked(String),
     /// It is under way.
     Underway,
@@ -44,13 +44,13 @@ pub(super) fn restart_key(resize: &Resize) -> ObjectKey {
     ObjectKey::new(&resize.key.namespace, format!("{}{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
-/// The containers to restart: those that the resize itself does not.
+/// The containers to restart: those that the resize itself does not restart.
 pub(super) fn to_restart(resize: &Resize) -> impl Iterator<Item = &str> {
     let asked = resize.spec.restart == Some(Restart::Always);
     resize.status.containers.iter().filter(move |c| asked && !c.restarts).map(|c| c.name.as_str())
 }
 
-/// How far the restart is.
+/// Stage of the restart.
 pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
     let resize = observed.resize;
     if to_restart(resize).next().is_none() || observed.memory.restarted == Some(true) {
@@ -89,7 +89,7 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
     }
 }
 
-/// Every container was restarted.
+/// Whether every container was restarted.
 pub(super) fn succeeded(request: &Relative<'_>) -> bool {
     request.ended.is_some_and(|ended| ended.complete)
 }

@@ -1,4 +1,4 @@
-//! The webhook's answers about resizes: a request names the very Pod that there is when it is made.
+//! The webhook's answers about resizes. It binds a new request to the UID of its Pod.
 
 use pitstop_api::Invalid;
 use pitstop_api::resize::validate;
@@ -8,7 +8,7 @@ use crate::kind::Kind as _;
 use crate::pod_ref;
 use crate::review::{Asked, BAD_REQUEST, Live, Step, Verdict, without_status};
 
-/// Begins the review of a request. What cannot be read is not judged here: the schema, or the controller, does that.
+/// Begins the review of a request. An unreadable object is allowed: the schema or the controller judges it.
 pub(super) fn review(asked: &Asked) -> Step {
     let Ok(new) = asked.read(asked.new.as_ref()).map(Resize::observe) else {
         return Step::Over(Verdict::Allow(Vec::new()));
@@ -29,7 +29,7 @@ fn deny(resize: &Resize, why: &Invalid) -> Verdict {
     Verdict::Deny { code: BAD_REQUEST, message: format!("PodResize {}: {why}", resize.key) }
 }
 
-/// Answers the creation of a request; `pod_uid` is that of the Pod that it names, read from the API server just now.
+/// Answers the creation of a request. `pod_uid`: UID of the named Pod, just read from the API server.
 fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
     if let Err(invalid) = validate(&resize.spec) {
         return deny(resize, &invalid);
@@ -40,7 +40,7 @@ fn create(resize: &Resize, pod_uid: Option<&str>) -> Verdict {
     }
 }
 
-/// Answers a change of a request: a client that sends it as it was written keeps the Pod's UID.
+/// Answers a change of a request. A client that omits the Pod's UID keeps the stored one.
 fn update(old: &Resize, new: &Resize) -> Verdict {
     Verdict::Allow(pod_ref::keep(&old.spec.pod_ref, &new.spec.pod_ref))
 }

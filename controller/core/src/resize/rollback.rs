@@ -1,17 +1,17 @@
-//! What a Pod that is watched with its new resources has done badly.
+//! Failures of a Pod that is watched with its new resources.
 
 use pitstop_api::resize::{ContainerStatus, Phase, PodResizeStatus, RollbackOnFailure};
 
 use super::status::{self, End};
 use crate::pod::Pod;
 
-/// The Pod was ready when the request was accepted.
+/// Whether the Pod was ready when the request was accepted.
 pub(super) fn was_ready(status: &PodResizeStatus) -> bool {
     status.target.as_ref().is_some_and(|target| target.ready)
 }
 
-/// What went wrong with a container since the request was accepted. The instance that ran then is known by its ID; one
-/// restart more is due where the resize restarts it, or where none ran. `more`: of how many others it is known why.
+/// The failure of a container since acceptance. The container ID identifies the instance that ran then. One more
+/// restart is expected if the resize restarts it, or if none ran. `more`: number of other expected restarts.
 pub(super) fn failed(
     watch: &RollbackOnFailure,
     container: &ContainerStatus,

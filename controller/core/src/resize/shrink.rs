@@ -1,4 +1,4 @@
-//! How memory limits are lowered (`memoryShrink`): step by step, and no further than what is in use allows.
+//! How memory limits are lowered (`memoryShrink`): step by step, as far as the memory in use allows.
 
 use std::borrow::Cow;
 
@@ -10,39 +10,39 @@ use super::nudge::{nudged, stepped};
 use super::observe::Resize;
 use crate::pod::Pod;
 
-/// Most steps in which a limit is lowered: each is a patch of the Pod.
+/// Maximum number of steps to lower a limit. Each step is a patch of the Pod.
 const MAX_STEPS: i64 = 100;
 
-/// Bytes that a lower limit leaves free beyond what is in use; absent where nobody asks for care.
+/// Bytes that a lower limit leaves free above the memory in use; `None` without `memoryShrink`.
 pub(super) fn margin(spec: &PodResizeSpec) -> Option<i64> {
     let shrink = spec.memory_shrink.as_ref()?;
     Some(shrink.margin.as_deref().and_then(|text| Resource::Memory.parse(text)).unwrap_or_default())
 }
 
-/// The kernel is to reclaim memory where a lower limit has no room.
+/// Whether the kernel should reclaim memory if a lower limit has no room.
 pub(super) fn reclaims(spec: &PodResizeSpec) -> bool {
     spec.memory_shrink.as_ref().is_some_and(|shrink| shrink.reclaim)
 }
 
-/// Bytes by which a limit is lowered at a time; absent for all at once.
+/// Bytes by which a step lowers a limit; `None` if one step does all.
 fn step(spec: &PodResizeSpec) -> Option<i64> {
     let text = spec.memory_shrink.as_ref()?.step.as_deref()?;
     Resource::Memory.parse(text).filter(|step| *step > 0)
 }
 
-/// The limit that is lowered, and what to. A container that restarts for it gives its memory back anyway.
+/// Old and new memory limit, if it is lowered. A container that restarts for it frees its memory anyway.
 fn falls(container: &ContainerStatus) -> Option<(i64, i64)> {
     let limits = original(container).memory_limit.zip(desired(container).memory_limit);
     limits.filter(|(from, to)| from > to && !container.restarts)
 }
 
-/// How many steps of that size are from the one limit to the other.
+/// Number of steps of that size between the two limits.
 fn count(from: i64, to: i64, step: i64) -> i64 {
     let way = from.saturating_sub(to).max(0);
     way.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(1)
 }
 
-/// Why the limits are not lowered in such small steps.
+/// Text of the refusal if a limit needs more than [`MAX_STEPS`].
 pub(super) fn too_many(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Option<String> {
     let step = step(spec)?;
     let of = |c: &ContainerStatus| falls(c).map(|(from, to)| (c.name.clone(), count(from, to, step)));
@@ -52,7 +52,7 @@ pub(super) fn too_many(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> 
     ))
 }
 
-/// What a container is to have after so many steps. All but the memory limits goes with the first one.
+/// Resources of a container after this many steps. The first step makes all other changes too.
 fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resources {
     let (from, mut to) = (original(container), desired(container));
     if steps == 0 {
@@ -60,7 +60,7 @@ fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resou
     }
     if let Some(((first, last), step)) = falls(container).zip(step(spec)) {
         let limit = first.saturating_sub(step.saturating_mul(steps)).max(last);
-        // What is equal before and afterwards stays so: the Pod's QoS class cannot change.
+        // Request and limit that are equal before and afterwards stay equal: the Pod's QoS class cannot change.
         let equal = from.memory_request == from.memory_limit && to.memory_request == to.memory_limit;
         if equal {
             to.memory_request = Some(limit);
@@ -70,7 +70,7 @@ fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resou
     to
 }
 
-/// Where the Pod's spec is.
+/// Place of the Pod's spec.
 pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
     let containers = &resize.status.containers;
     let known = judge::place(containers, pod);
@@ -90,7 +90,7 @@ pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
     if containers.iter().all(there) { Place::Between(steps) } else { known }
 }
 
-/// The containers with what the Pod's spec means for them there, on its way to what the request means.
+/// The containers, with the resources of this place as `desired`.
 pub(super) fn containers<'a>(resize: &'a Resize, place: &Place) -> Cow<'a, [ContainerStatus]> {
     let resources = |c: &ContainerStatus| match place {
         Place::Between(steps) => after(&resize.spec, c, *steps),
@@ -104,13 +104,13 @@ pub(super) fn containers<'a>(resize: &'a Resize, place: &Place) -> Cow<'a, [Cont
     Cow::Owned(resize.status.containers.iter().map(there).collect())
 }
 
-/// What a container has there, and what it is to have next.
+/// Resources of a container at this place, and after the next step.
 pub(super) fn next(resize: &Resize, container: &ContainerStatus, place: &Place) -> (Resources, Resources) {
     let steps = if let Place::Between(steps) = place { *steps } else { 0 };
     (after(&resize.spec, container, steps), after(&resize.spec, container, steps.saturating_add(1)))
 }
 
-/// The containers whose memory limit is lowered next, and to what.
+/// Containers whose memory limit the next step lowers, and the new limit in bytes.
 pub(super) fn lowered<'a>(
     resize: &'a Resize,
     place: &Place,

@@ -1,4 +1,4 @@
-//! How a resize is written down.
+//! Status, conditions and events of a resize.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
@@ -16,7 +16,7 @@ pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
 use crate::kind::{UNKNOWN, end_note, note};
 use crate::pod::Pod;
 
-/// What a request waits for: its reason, its phase meanwhile, and a sentence.
+/// Why a request waits: phase, reason, and a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wait {
     pub(super) phase: Phase,
@@ -30,39 +30,39 @@ impl Wait {
     }
 }
 
-/// An earlier resize of the Pod has yet to end.
+/// Another request for the Pod goes first.
 pub(super) const QUEUED: &str = Before::REASONS[0];
-/// Its namespace has as many open as are carried out at a time.
+/// The namespace has the maximum number of open requests.
 const TOO_MANY: &str = Before::REASONS[1];
-/// The change is sent to the API server.
+/// The controller sends the change to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
-/// The node's daemon is asked, or at work.
+/// The daemon has yet to take up or finish an order.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
-/// The kubelet has not said a word.
+/// The kubelet has yet to take up or finish the change.
 pub(super) const KUBELET: &str = "WaitingForKubelet";
-/// The kubelet does not lower a limit below what is in use.
+/// A memory limit is not lowered below the memory in use.
 pub(super) const MEMORY_IN_USE: &str = "MemoryInUse";
 /// The kubelet or the runtime fails, and tries again.
 pub(super) const RUNTIME_ERROR: &str = "RuntimeError";
-/// A container has yet to run anew.
+/// A container has yet to start again.
 pub(super) const RESTART: &str = "WaitingForRestart";
-/// The Pod is watched with its new resources.
+/// The controller watches the Pod with its new resources.
 pub(super) const OBSERVING: &str = "Observing";
-/// The daemon is asked what the kernel has.
+/// The controller asks the daemon for the kernel's values.
 pub(super) const VERIFYING: &str = "Verifying";
-/// The kernel has something else.
+/// The kernel has other values than wanted.
 pub(super) const KERNEL_DIFFERS: &str = "KernelDiffers";
-/// No daemon is asked without the policy that keeps each to its own node.
+/// The controller asks no daemon without the policy that restricts each to its own node.
 pub(super) const POLICY: &str = "WaitingForPolicy";
-/// The containers are restarted, as asked for.
+/// The requested restart is under way.
 pub(super) const RESTARTING: &str = "Restarting";
 /// The node is too small, and may grow.
 pub(super) const NODE_CAPACITY: &str = refusal::REASONS[0];
-/// The Pod is evicted.
+/// The controller evicts the Pod.
 pub(super) const EVICTING: &str = "Evicting";
-/// A `PodDisruptionBudget` puts that off.
+/// A `PodDisruptionBudget` delays the eviction.
 pub(super) const DISRUPTION_BUDGET: &str = "DisruptionBudget";
-/// The original resources are put back.
+/// The controller restores the original resources.
 pub(super) const RESTORING: &str = "Restoring";
 /// Every reason of a wait.
 const WAITS: [&str; 19] = [
@@ -95,19 +95,19 @@ pub(super) const WOULD_RESIZE: &str = "WouldResize";
 pub(super) const POD_GONE: &str = "PodGone";
 /// The deadline has passed.
 pub(super) const DEADLINE: &str = "DeadlineExceeded";
-/// Somebody else has changed the Pod's resources, or a later request does.
+/// Another client changed the Pod's resources, or a later request replaces this one.
 pub(super) const SUPERSEDED: &str = "Superseded";
-/// By the user's wish.
+/// The user cancelled the request.
 pub(super) const CANCELLED: &str = "Cancelled";
-/// A container has used up its memory.
+/// A container ran out of memory.
 pub(super) const OOM_KILLED: &str = "OOMKilled";
 /// A container has restarted.
 pub(super) const RESTARTED: &str = "Restarted";
-/// The containers were not all restarted, as asked for.
+/// Not all containers were restarted as requested.
 pub(super) const RESTART_FAILED: &str = "RestartFailed";
-/// The Pod was evicted, as asked for.
+/// The Pod was evicted as requested.
 pub(super) const EVICTED: &str = "Evicted";
-/// The Pod was to be evicted, and cannot be.
+/// The requested eviction is not possible.
 pub(super) const EVICTION_FORBIDDEN: &str = "EvictionForbidden";
 /// The Pod is not ready.
 pub(super) const NOT_READY: &str = "NotReady";
@@ -143,7 +143,7 @@ pub const REASONS: [&str; 27] = [
     UNKNOWN,
 ];
 
-/// Those of them that tell of a success.
+/// Reasons of a success.
 pub const SUCCESSES: [&str; 2] = [RESIZED, WOULD_RESIZE];
 
 /// Reason of `Accepted` once the containers were found.
@@ -155,7 +155,7 @@ const STARTED: &str = "ResizeStarted";
 const COMPLETED: &str = "ResizeCompleted";
 const FAILED: &str = "ResizeFailed";
 
-/// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
+/// Every reason of a request's conditions and of events about it, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
     let said = WAITS.into_iter().chain(REASONS).chain(EVENTS).chain(verify::REASONS);
     said.chain([RESOLVED]).chain(PHASES.map(Phase::name))
@@ -174,7 +174,7 @@ const PHASES: [Phase; 9] = [
     Phase::Cancelled,
 ];
 
-/// The one of the [reasons of ends](REASONS) that reads so.
+/// The equal entry of [`REASONS`], or `Unknown`.
 fn known(reason: &str) -> &'static str {
     REASONS.into_iter().find(|known| *known == reason).unwrap_or(UNKNOWN)
 }
@@ -239,7 +239,7 @@ pub(super) fn accepted(
     waits(status, resize, &Wait::new(Phase::Proposed, reason, text), now)
 }
 
-/// `status` with the wait written down.
+/// `status` with the wait recorded.
 pub(super) fn waits(
     mut status: PodResizeStatus,
     resize: &Resize,
@@ -252,7 +252,7 @@ pub(super) fn waits(
     status
 }
 
-/// Writes down how far the request is. The phase follows from the conditions.
+/// Records how far the request is. The phase follows from the conditions.
 fn stands(status: &mut PodResizeStatus, resize: &Resize, standing: Standing<'_>, now: DateTime<Utc>) {
     condition::record(&mut status.conditions, standing, now, resize.generation);
     status.phase = condition::phase(&status.conditions);
@@ -276,7 +276,7 @@ pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> P
     status
 }
 
-/// Writes down what the daemon has told of the kernel.
+/// Records the kernel's values that the daemon reported.
 pub(super) fn verified(
     status: &mut PodResizeStatus,
     observed: &Observed<'_>,
@@ -284,7 +284,7 @@ pub(super) fn verified(
     now: DateTime<Utc>,
 ) {
     for container in &mut status.containers {
-        // What was found when it was given is the earlier word.
+        // Answers of `held` are older than those to questions.
         let orders = observed.held.iter().chain(&observed.orders);
         let answers = orders.filter(|o| o.order.container.name == container.name);
         container.cgroup = answers.filter_map(|o| o.answer?.observed.as_deref().copied()).next_back();
@@ -302,7 +302,7 @@ pub(super) fn verified(
     set(status, observed.resize, conditions::VERIFIED, value, reason, text, now);
 }
 
-/// Writes down whether what the request gave counts again, once a later one that had its place is gone.
+/// Records whether the resources are in force again, after a later request that replaced them is gone.
 pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
     let resize = observed.resize;
     match observed.anew {
@@ -322,7 +322,7 @@ pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now:
     }
 }
 
-/// Writes down what the kubelet says of each container.
+/// Records the resources that the kubelet reports for each container.
 pub(super) fn told(status: &mut PodResizeStatus, pod: Option<&Pod>) {
     for container in &mut status.containers {
         let found = pod.and_then(|pod| pod.container(&container.name)).and_then(|c| c.status.as_ref());
@@ -347,7 +347,7 @@ fn set(
     );
 }
 
-/// Every amount of a container that differs: its name in the spec, before, and after.
+/// Every amount of a container that changes: name in the spec, old value, new value.
 fn differing(
     container: &ContainerStatus,
 ) -> impl Iterator<Item = (&'static str, Option<&str>, Option<&str>)> {
@@ -361,7 +361,7 @@ fn differing(
     amounts.into_iter().filter(|(_, from, to)| from != to)
 }
 
-/// What changes, in one line: `app: requests.cpu 100m -> 200m`.
+/// The changes in one line: `app: requests.cpu 100m -> 200m`.
 pub(super) fn changes(containers: &[ContainerStatus]) -> String {
     let of = |container: &ContainerStatus| {
         let shown = |amount: Option<&str>| amount.unwrap_or("none").to_owned();
@@ -374,7 +374,7 @@ pub(super) fn changes(containers: &[ContainerStatus]) -> String {
     if texts.is_empty() { "the Pod's spec says so already".to_owned() } else { texts.join("; ") }
 }
 
-/// What the request has added that was not there, and that cannot be removed in place: `limits.memory of app`.
+/// Amounts that the request added and that cannot be removed in place: `limits.memory of app`.
 pub(super) fn added(containers: &[ContainerStatus]) -> Vec<String> {
     let of = |c: &ContainerStatus| -> Vec<String> {
         let new = differing(c).filter(|(_, from, _)| from.is_none());
@@ -383,7 +383,7 @@ pub(super) fn added(containers: &[ContainerStatus]) -> Vec<String> {
     containers.iter().flat_map(of).collect()
 }
 
-/// What a container should be set to, of what differs between the two.
+/// The amounts of `to` that differ from `from`.
 pub(super) fn difference(from: &Resources, to: &Resources) -> Resources {
     let changed = |from: Option<i64>, to: Option<i64>| to.filter(|_| from != to);
     Resources {
@@ -394,7 +394,7 @@ pub(super) fn difference(from: &Resources, to: &Resources) -> Resources {
     }
 }
 
-/// The events that a change of status is worth, said once the change is stored.
+/// Events for a change of the status, sent once the change is stored.
 pub fn notes(resize: &Resize, old: &PodResizeStatus) -> Vec<Note> {
     let new = &resize.status;
     let mut notes = Vec::new();

@@ -1,4 +1,4 @@
-//! One resize on one Pod, with a kubelet that does what the test says.
+//! One resize of one Pod; the test decides what the kubelet does.
 
 use chrono::DateTime;
 use pitstop_api::condition::{self, ConditionStatus};
@@ -34,7 +34,7 @@ mod room;
 mod shrink;
 mod verify;
 
-/// What a status says in several ways is the same in all of them, and its reasons are listed.
+/// Checks that phase, generation and conditions agree, and that the reasons are listed.
 #[track_caller]
 fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
     assert_eq!(
@@ -46,9 +46,9 @@ fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
     });
 }
 
-/// Something else than the rule, done to a Pod before the request is accepted.
+/// Change of a Pod before the request is accepted.
 type Change = fn(&mut Pod);
-/// Something that happens.
+/// An event in the scene.
 type Happens = fn(&mut Scene);
 
 fn resize(spec: Value) -> Resize {
@@ -56,29 +56,29 @@ fn resize(spec: Value) -> Resize {
     Resize { key: ObjectKey::new("shop", "grow"), uid: "prs-1".into(), spec, ..Resize::default() }
 }
 
-/// `app` to 300m of CPU limit, and whatever else the spec says.
+/// Spec that sets the CPU limit of `app` to 300m, with further fields.
 fn grow(more: &Value) -> Value {
     let mut spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"limits": {"cpu": "300m"}}}]});
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     spec
 }
 
-/// What the node's daemon does when it is asked what the kernel has.
+/// Answer of the node's daemon to a question.
 #[derive(Clone, Copy, Debug)]
 enum Daemon {
-    /// It tells what the Pod's spec says.
+    /// The values of the Pod's spec.
     Right,
-    /// It tells of twice the CPU.
+    /// Twice the CPU quota.
     Differs,
-    /// It tells what the Pod's spec says, and of no CPU quota.
+    /// The values of the Pod's spec, without CPU quota.
     NoQuota,
-    /// It does not tell.
+    /// No values, but this state and reason.
     Says(AnswerState, AnswerReason),
-    /// It is away.
+    /// No answer.
     Silent,
 }
 
-/// What is there under the name of the recreate request of a resize.
+/// The object under the name of the resize's recreate request.
 #[derive(Clone, Default)]
 struct Made {
     key: ObjectKey,
@@ -103,14 +103,14 @@ impl Made {
     }
 }
 
-/// The request, its Pod, and what this process remembers.
+/// The request, its Pod, and the memory of this process.
 struct Scene {
     now: Mono,
     resize: Resize,
     pod: Option<Pod>,
     memory: Memory,
     look: Look,
-    /// What the API server says of a Pod that the watch does not show.
+    /// The API server's answer about a Pod that the watch does not show.
     found: Found,
     newer: Option<ObjectKey>,
     ahead: Option<Before>,
@@ -122,11 +122,11 @@ struct Scene {
     daemon: Daemon,
     /// Bytes that each container uses.
     usage: i64,
-    /// Bytes of that which the kernel can reclaim.
+    /// Bytes of `usage` that the kernel can reclaim.
     droppable: i64,
     guarded: bool,
     config: Config,
-    /// The kubelet has left the cgroup of the Pod as it was: how many repairs it takes.
+    /// Number of repairs that the Pod's cgroup needs, which the kubelet left unchanged.
     low: u32,
     /// The daemon has a record of the Pod.
     recorded: bool,
@@ -219,7 +219,7 @@ impl Scene {
         }
     }
 
-    /// The daemon answers every order, as it does here.
+    /// The daemon answers every order as `daemon` says.
     fn answer(&mut self) {
         let pod = self.pod.clone().unwrap();
         self.answers.retain(|answer| self.orders.iter().any(|order| order.id == answer.order_id));
@@ -256,7 +256,7 @@ impl Scene {
             let mut observed = Cgroups { container: holds(own), pod };
             if matches!(self.daemon, Daemon::NoQuota) {
                 (observed.container.cpu_quota, observed.pod.cpu_quota) = (None, None);
-                // What else the kubelet has left as it was.
+                // The kubelet left the memory limit unchanged too.
                 let left = if self.low > 0 { 64 * MI } else { 0 };
                 observed.pod.memory_limit = observed.pod.memory_limit.map(|limit| limit - left);
             }
@@ -296,7 +296,7 @@ impl Scene {
         }
     }
 
-    /// Until nothing urgent is left to do.
+    /// Acts until nothing urgent is left.
     fn settle(&mut self) {
         for _ in 0..20 {
             let before = self.writes;
@@ -308,7 +308,7 @@ impl Scene {
         panic!("does not come to rest: {:?}", self.resize.status);
     }
 
-    /// A wait that has lasted is stored.
+    /// Stores a wait that has lasted.
     fn tell(&mut self) {
         if let Some(write) = self.plan().status {
             self.resize.status = write.status;
@@ -321,7 +321,7 @@ impl Scene {
         pod.observed_generation = pod.generation;
     }
 
-    /// The kubelet has seen the Pod's spec, and done it.
+    /// The kubelet has seen the Pod's spec, and applied it.
     fn done(&mut self) {
         self.sees();
         let pod = self.pod.as_mut().unwrap();
@@ -368,7 +368,7 @@ impl Scene {
         (self.resize.status.phase, complete.map_or("", |c| c.reason.as_str()))
     }
 
-    /// Phase and reason of what would be told if it lasted.
+    /// Phase and reason that would be stored if the wait lasted.
     fn told(&mut self) -> (Phase, String) {
         let write = self.plan().status.expect("something to tell");
         assert_eq!(write.urgency, Urgency::Later);

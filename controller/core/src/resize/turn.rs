@@ -1,4 +1,4 @@
-//! Which of several resizes of one Pod goes: a later one takes the place of an earlier one once it was seen to be possible.
+//! Order of the resizes of one Pod: a later one replaces an earlier one once it was seen to be possible.
 
 use super::Resize;
 use super::resolve::can_be;
@@ -8,7 +8,7 @@ use crate::key::ObjectKey;
 use crate::kind::Around;
 use crate::pod::Pod;
 
-/// The last later resize of the same Pod that has begun, or was seen to be possible, and can be carried out there.
+/// The last later resize of the Pod that has begun or was seen to be possible, and that the Pod allows.
 pub(super) fn newer(
     own: &Resize,
     around: &dyn Around<Resize>,
@@ -27,14 +27,14 @@ pub(super) fn newer(
         .map(|other| other.key.clone())
 }
 
-/// It is one of the last resizes that wait for their Pod, and an earlier one would give way to it.
+/// Whether this resize is among the last that wait for their Pod, and an earlier one would give way to it.
 pub(super) fn overtakes(own: &Resize, around: &dyn Around<Resize>) -> bool {
     let gives_way = |other: &Resize| other.status.restoring.is_none() && rank(other) < rank(own);
     let begun = || around.begun().into_iter().chain(around.first_waiting()).any(gives_way);
     around.is_last() && begun()
 }
 
-/// The order of resizes. Of one second, who has begun is the earlier one.
+/// Sort key of resizes. In the same second, a resize that has begun comes first.
 fn rank(resize: &Resize) -> (i64, bool, &ObjectKey) {
     (resize.created, !resize.started(), &resize.key)
 }

@@ -1,7 +1,7 @@
-//! Whether the kernel has what the kubelet says: asked of the node's daemon, one order for each container.
+//! Verification: one order per container asks the node's daemon whether the kernel has the wanted values.
 //!
-//! The order changes nothing, so it may be placed again at will: under another number, since an order never changes. A
-//! container is asked about as the instance that the Pod shows; when that is another one, it is asked about anew.
+//! The order changes nothing, so it may be repeated at will, with another number because an order never changes. An
+//! order names the instance that the Pod shows. A new instance gets a new order.
 
 use std::time::Duration;
 
@@ -22,52 +22,52 @@ use crate::nodework::{OrderView, newest};
 use crate::pod::Pod;
 use crate::time::{Mono, earliest};
 
-/// How long after the first answer that was not the wanted one the daemon is asked again; then after twice as long each time.
+/// Wait after the first answer that differs, before the daemon is asked again. Each further wait is twice as long.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The longest of these waits.
 const SELDOM: Duration = Duration::from_mins(1);
 
-/// What came of it.
+/// Result of the verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The daemon has not answered yet.
     Waits,
-    /// The kernel has something else: what, and where.
+    /// The kernel has other values: which, and where.
     Differs(String),
-    /// The kernel has it.
+    /// The kernel has the wanted values.
     Matches,
-    /// The kernel has it, but for CPU quotas, which the kubelet sets none of: a sentence.
+    /// The kernel has the wanted values, except CPU quotas, which the kubelet does not set: a sentence.
     NoQuota(String),
-    /// Nobody can tell: a reason, and a sentence.
+    /// The kernel's values are unknown: a reason, and a sentence.
     Unknown(&'static str, String),
 }
 
-/// The kernel has it.
+/// The kernel has the wanted values.
 pub(super) const MATCH: &str = "CgroupsMatch";
-/// The kernel has it, but for a CPU quota that the kubelet does not set.
+/// The kernel has the wanted values, except a CPU quota that the kubelet does not set.
 pub(super) const NO_QUOTA: &str = "CPUQuotaNotSet";
 /// The node's daemon does not answer.
 pub(super) const SILENT: &str = "DaemonNotResponding";
-/// The node's daemon cannot tell.
+/// The node's daemon cannot read the values.
 pub(super) const UNREADABLE: &str = "CgroupUnreadable";
-/// The node's daemon refuses to tell.
+/// The node's daemon refuses to verify.
 pub(super) const REFUSED: &str = "VerifyRefused";
-/// Every reason of the condition `Verified`, beside [`KERNEL_DIFFERS`](super::status::KERNEL_DIFFERS).
+/// Every reason of the condition `Verified`, except [`KERNEL_DIFFERS`](super::status::KERNEL_DIFFERS).
 pub(super) const REASONS: [&str; 5] = [MATCH, NO_QUOTA, SILENT, UNREADABLE, REFUSED];
 
-/// How far the verification is.
+/// State of the verification.
 #[derive(Clone, Debug)]
 pub(super) struct Verification {
     pub(super) verdict: Verdict,
-    /// What the request wants in the node's book.
+    /// Orders that the node's book should hold.
     pub(super) orders: Vec<Order>,
     /// When to look again.
     pub(super) wake_at: Option<Mono>,
-    /// The containers have what they should, and only the Pod has not.
+    /// Set if only the Pod's cgroup differs, and all containers match.
     pub(super) low: Option<Low>,
 }
 
-/// What the cgroup of the Pod does not hold as it should.
+/// Resources that differ in the Pod's cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Low {
     /// The container that was asked about.
@@ -76,13 +76,13 @@ pub(super) struct Low {
     pub(super) memory: bool,
 }
 
-/// What one container needs.
+/// Next step for one container.
 enum Next<'a> {
-    /// Its order stays, or another one follows.
+    /// Keep or place this order; when to look again.
     Order(Box<Order>, Option<Mono>),
-    /// It was told.
+    /// The daemon reported values for this order.
     Told(&'a Order, &'a Cgroups),
-    /// It cannot be told.
+    /// The values are unknown: a reason, and a sentence.
     Untold(&'static str, String),
 }
 
@@ -135,13 +135,13 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
     }
     result.low = result.low.filter(|_| all_have && matches!(result.verdict, Verdict::Differs(_)));
     if !observed.guarded {
-        // No order is placed; those that stand may go.
+        // Without the policy, no order is placed, and existing ones may go.
         result.orders.clear();
     }
     result
 }
 
-/// What counts of two containers' verdicts: what is not known ends the question, what is awaited goes on.
+/// The verdict that counts: `Waits` before `Differs`, `Unknown`, `NoQuota` and `Matches`.
 fn worse(one: Verdict, other: Verdict) -> Verdict {
     let rank = |verdict: &Verdict| match verdict {
         Verdict::Matches => 0,
@@ -153,12 +153,12 @@ fn worse(one: Verdict, other: Verdict) -> Verdict {
     if rank(&other) > rank(&one) { other } else { one }
 }
 
-/// When an answer is worth another question: the longer it has been so, the later.
+/// When to ask again after an answer: the longer the difference lasts, the later.
 fn again_at(now: Mono, observed: &Observed<'_>, order: &Order) -> Mono {
     let said = observed.memory.answered_since(&order.id).unwrap_or(now);
     let since = observed.memory.sized_since.unwrap_or(said);
     let at = said.after(said.since(since).clamp(AGAIN, SELDOM));
-    // What was repaired since may be right.
+    // A repair since then may have fixed the difference.
     let done =
         observed.repairs.iter().filter(|v| v.answer.is_some_and(|answer| answer.state == AnswerState::Done));
     let repaired = done.filter_map(|view| observed.memory.answered_since(&view.order.id)).max();
@@ -185,7 +185,7 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
     let Some(answer) = view.answer else { return stays(None) };
     let said = observed.memory.answered_since(&view.order.id);
     match (answer.state, answer.observed.as_deref()) {
-        // What was said before the Pod had its resources says nothing of them.
+        // An answer from before the Pod had its resources proves nothing.
         (AnswerState::Done, _)
             if said.zip(observed.memory.sized_since).is_some_and(|(said, at)| said < at) =>
         {
@@ -193,7 +193,7 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
         }
         (AnswerState::Acknowledged, _) => stays(None),
         (AnswerState::Done, Some(cgroups)) => Next::Told(view.order, cgroups),
-        // The Pod's status will show another instance, or that it still runs.
+        // The Pod's status will show another instance, or that this one still runs.
         (AnswerState::Refused, _) if answer.reason == Some(AnswerReason::NotRunning) => {
             let at = again_at(now, observed, view.order);
             if at <= now { Next::Order(Box::new(new), None) } else { stays(Some(at)) }
@@ -208,12 +208,12 @@ fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
     Next::Untold(reason, format!("container {}: {}", container.name, answer.message))
 }
 
-/// The next question about a container.
+/// The next question about a container; `None` without a container ID.
 pub(super) fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
     next_order(observed, &container.name, pod, Verify::default().into())
 }
 
-/// The next order about a container.
+/// The next order for a container, with a new number; `None` without a container ID.
 pub(super) fn next_order(
     observed: &Observed<'_>,
     container: &str,
@@ -238,7 +238,7 @@ pub(super) fn next_order(
     })
 }
 
-/// Whether the kernel has for the container what it should.
+/// Whether the container's cgroup has the wanted values.
 fn own_verdict(
     observed: &Observed<'_>,
     container: &ContainerStatus,
@@ -247,14 +247,14 @@ fn own_verdict(
 ) -> Verdict {
     let (from, to) = (original(container), desired(container));
     let Some(text) = cgroup::container_differs(&to, &cgroups.container) else { return Verdict::Matches };
-    // Who sets quotas would have set one for the limit of before, or when the instance began; and the weight goes with the
-    // quota, in one call (`updateContainerResources`).
+    // A kubelet that sets quotas would have set one for the old limit, or when the instance started. It writes weight
+    // and quota in one call (`updateContainerResources`), so a changed weight proves the same.
     let status = pod.container(&container.name).and_then(|found| found.status.as_ref());
     let began = status.is_some_and(|status| status.container_id != container.container_id);
     let weighed = cgroup::container_differs(&cgroup::without_quota(&from), &cgroups.container).is_some();
     let sets_none = !observed.resize.held() && (from.cpu_limit.is_some() || began || weighed);
     let text = if sets_none && cgroups.container.cpu_quota.is_none() {
-        // A quota that nobody sets is not missed.
+        // This kubelet sets no quota, so none is expected.
         cgroup::container_differs(&cgroup::without_quota(&to), &cgroups.container)
     } else {
         Some(text)
@@ -265,9 +265,9 @@ fn own_verdict(
     }
 }
 
-/// Whether the kernel has for the Pod what it should. `own` is the verdict on the container that was asked about.
+/// Whether the Pod's cgroup has the wanted values. `own`: verdict on the container that was asked about.
 fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verdict) -> Verdict {
-    // What bounds the Pod as a whole is another sum then.
+    // Pod-level resources bound the Pod by another sum.
     if pod.pod_level.is_some() {
         return Verdict::Matches;
     }
@@ -282,7 +282,7 @@ fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verd
     }
 }
 
-/// What the cgroup of the Pod should hold, but for a quota that its kubelet does not set, and what it holds.
+/// Wanted and found values of the Pod's cgroup, without a quota that the kubelet does not set.
 fn but_unset_quota<'a>(
     observed: &Observed<'a>,
     cgroups: &'a Cgroups,
@@ -304,7 +304,7 @@ fn but_unset_quota<'a>(
     }
 }
 
-/// What the cgroup of the Pod should hold, and what it holds.
+/// Wanted and found values of the Pod's cgroup.
 fn of_whole<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Resources, &'a Cgroup) {
     match observed.told.filter(|_| observed.resize.held()) {
         Some(told) => (pod_wants(told, observed.force), last_pod(observed).unwrap_or(&cgroups.pod)),
@@ -312,14 +312,14 @@ fn of_whole<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Re
     }
 }
 
-/// What the daemon found in the cgroup of the Pod when it changed it last, unless it was asked since.
+/// Values of the Pod's cgroup that the daemon found at its last change; `None` if a question was answered since.
 fn last_pod<'a>(observed: &Observed<'a>) -> Option<&'a Cgroup> {
     let asked = observed.orders.iter().any(|view| view.answer.is_some());
     let done = observed.held.iter().filter(|_| !asked).max_by_key(|view| view.attempt())?;
     done.answer?.observed.as_deref().map(|observed| &observed.pod)
 }
 
-/// What the daemon found when it gave the container what it should have.
+/// The order by which the daemon gave the container the desired resources, and the values that it found.
 fn told<'a>(
     observed: &Observed<'a>,
     container: &ContainerStatus,

@@ -1,5 +1,5 @@
-//! Amounts of resources, read without keeping their texts: every change of every Pod of the cluster is decoded, and the texts
-//! would be a third of what is allocated for it.
+//! Amounts of resources, read without keeping their texts: every change of every Pod of the cluster is decoded, and the
+//! texts would be a third of the memory allocated for that.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use pitstop_api::quantity::Resource;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// What the resources of huge pages begin with; their size follows.
+/// Prefix of the resources of huge pages; the page size follows.
 const HUGE_PAGES: &str = "hugepages-";
 
-/// What decisions need of amounts by the names of their resources. What cannot be read is absent.
+/// What decisions need of amounts by resource name. An unreadable amount is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amounts {
     /// Thousandths of a CPU.
     pub(super) cpu: Option<i64>,
     /// Bytes.
     pub(super) memory: Option<i64>,
-    /// There are huge pages among them.
+    /// It has an amount of huge pages.
     pub(super) huge_pages: bool,
 }
 
-/// What is made of a text.
+/// Reads a value from a text.
 pub(super) struct Read<F>(F);
 
 impl<F> Read<F> {

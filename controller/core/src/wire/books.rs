@@ -16,23 +16,23 @@ use crate::action::Basis;
 /// A book that gets an owner.
 #[derive(Clone, Debug)]
 pub(super) enum NewBook {
-    /// It is made, with these orders.
+    /// A new one, with these orders.
     Made(Vec<Order>),
-    /// It is there, and this is changed.
+    /// An existing one, with this change.
     Adopted(Value),
 }
 
-/// What is answered first.
+/// The first answer.
 pub(super) enum First {
     /// The stored book.
     Stored,
-    /// The same, if it passes the tests of the patch.
+    /// The stored book, if it passes the tests of the patch.
     Tested,
     /// The node's metadata, for the owner of the book.
     Owner(NewBook),
 }
 
-/// What a write of a node's orders waits for first, and what is sent.
+/// The first answer that a write of a node's orders awaits, and the request.
 pub(super) fn write(
     node: &str,
     basis: Basis,
@@ -46,7 +46,7 @@ pub(super) fn write(
         }
         Basis::Absent => NewBook::Made(orders),
         Basis::Version(version) => {
-            // None removes the field from the stored book.
+            // `None` removes the field from the stored book.
             let closed = (!closed.is_empty()).then_some(closed);
             let change = json!({"metadata": {"resourceVersion": version},
                 "spec": {"orders": orders, "closed": closed}});
@@ -60,8 +60,8 @@ pub(super) fn write(
     (First::Owner(book), request)
 }
 
-/// Replaces the orders of a book, if no controller has written it since, whatever its daemon has answered: answers raise no
-/// generation, and the API server repeats a patch that names no version when another write comes between.
+/// Replaces the orders of a book if no controller has written it since, whatever its daemon has answered: answers do
+/// not raise the generation, and the API server repeats a patch without a version when another write comes between.
 fn add(node: &str, uid: &str, generation: i64, orders: &[Order]) -> Result<HttpRequest, request::Error> {
     let patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": uid}),
@@ -71,8 +71,8 @@ fn add(node: &str, uid: &str, generation: i64, orders: &[Order]) -> Result<HttpR
     json_patch(&books(), node, patch)
 }
 
-/// The owner of a book, so that it goes when its node goes. For a node that is not there none is made: nobody would ever
-/// delete it.
+/// The owner of a book, so that it is deleted with its node. If the node does not exist, no book is made: nothing would
+/// ever delete it.
 pub(super) fn owner(node: &str, answer: Answer) -> Result<OwnerReference, Failure> {
     match answer {
         Answer::Body(text) => Ok(OwnerReference {
@@ -90,7 +90,7 @@ pub(super) fn patch(node: &str, change: Value) -> Result<HttpRequest, request::E
     books().patch(node, &PatchParams::default(), &Patch::Merge(change))
 }
 
-/// The same change, with which the book gets its owner.
+/// The same change, with the book's owner.
 pub(super) fn adopted(mut change: Value, owner: &OwnerReference) -> Value {
     if let Some(metadata) = change.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("ownerReferences".into(), json!([owner]));

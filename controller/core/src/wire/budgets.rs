@@ -34,8 +34,8 @@ struct SlimBudgetStatus {
 }
 
 impl SlimBudget {
-    /// It, and which labels it selects. An absent selector selects none, an empty one all. One that cannot be read is for nobody:
-    /// neither does its own controller count by it.
+    /// The budget and its selector. An absent selector selects no Pod, an empty one all. An unreadable one selects
+    /// none, as for the budget's own controller.
     pub(super) fn read(self) -> Option<(Selector, Budget)> {
         let Self { metadata, spec, status } = self;
         let selector: Selector = spec.selector?.try_into().ok()?;
@@ -51,13 +51,13 @@ impl SlimBudget {
         Some((selector, budget))
     }
 
-    /// It, if it selects Pods of these labels.
+    /// The budget, if it selects Pods with these labels.
     pub(super) fn of(self, labels: &BTreeMap<String, String>) -> Option<Budget> {
         self.read().filter(|(selector, _)| selector.matches(labels)).map(|(_, budget)| budget)
     }
 }
 
-/// Budgets of a namespace, and how many of some Pods each selects.
+/// Budgets of a namespace, and how many of the counted Pods each selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counted {
     pods: usize,
@@ -65,18 +65,18 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// So many they are.
+    /// Number of budgets.
     pub(super) fn len(&self) -> usize {
         self.budgets.len()
     }
 
-    /// Takes budgets in, before any Pod.
+    /// Adds budgets, before any Pod.
     pub(super) fn take(&mut self, budgets: Vec<SlimBudget>) {
         let read = budgets.into_iter().filter_map(SlimBudget::read);
         self.budgets.extend(read.map(|(selector, budget)| (selector, budget, 0)));
     }
 
-    /// Counts a Pod of these labels.
+    /// Counts a Pod with these labels.
     pub(super) fn count(&mut self, labels: &BTreeMap<String, String>) {
         self.pods = self.pods.saturating_add(1);
         for (_, _, pods) in self.budgets.iter_mut().filter(|(selector, ..)| selector.matches(labels)) {
@@ -84,7 +84,7 @@ impl Counted {
         }
     }
 
-    /// Those that select any of the Pods.
+    /// The budgets that select any counted Pod.
     pub(super) fn found(&self) -> Vec<Budget> {
         let any = self.budgets.iter().filter(|(_, _, pods)| *pods > 0);
         any.map(|(_, budget, pods)| Budget { partial: *pods < self.pods, ..budget.clone() }).collect()

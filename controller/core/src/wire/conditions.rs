@@ -11,7 +11,7 @@ use crate::pod::Told;
 pub(super) struct SlimCondition {
     #[serde(rename = "type")]
     pub(super) type_: String,
-    /// Absent where that is unknown.
+    /// `None` if unknown.
     #[serde(deserialize_with = "status")]
     pub(super) status: Option<bool>,
     pub(super) reason: String,
@@ -31,22 +31,22 @@ pub(super) fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Optio
     of(conditions, type_).filter(|condition| condition.status == Some(true))
 }
 
-/// What a condition says that is true.
+/// Reason and message of a condition, if it is true.
 pub(super) fn told(conditions: &[SlimCondition], type_: &str) -> Option<Told> {
     let condition = is_true(conditions, type_)?;
     Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
 }
 
-/// The Pod is not ready, and its kubelet has not said so: what it told last is that all containers are, and no readiness gate
-/// explains it. So does the node lifecycle controller of a Pod whose node is not ready (`MarkPodsNotReady`, Kubernetes 1.36): it
-/// changes the status of `Ready` alone, while a kubelet gives a reason with it.
+/// The Pod is not ready, but not by its kubelet: that last reported all containers ready, and no readiness gate
+/// explains it. The node lifecycle controller does this to a Pod whose node is not ready (`MarkPodsNotReady`,
+/// Kubernetes 1.36): it changes the status of `Ready` alone, while a kubelet gives a reason with it.
 pub(super) fn is_unheard(conditions: &[SlimCondition]) -> bool {
     let ready = of(conditions, "Ready");
     ready.is_some_and(|ready| ready.status == Some(false) && ready.reason.is_empty())
         && is_true(conditions, "ContainersReady").is_some()
 }
 
-/// What is said of a node that is not ready. A condition that is missing says nothing.
+/// The condition of a node that is not ready; `None` if it is ready, or says nothing.
 pub(super) fn node_trouble(conditions: &[SlimCondition]) -> Option<&SlimCondition> {
     of(conditions, "Ready").filter(|ready| ready.status != Some(true))
 }

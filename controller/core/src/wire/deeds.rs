@@ -1,4 +1,4 @@
-//! What a request has done beside the writes of itself, its Pod and its orders, as requests to the API server.
+//! Deeds, as requests to the API server.
 
 use kube::Resource as _;
 use kube::core::params::{Patch, PatchParams, PostParams};
@@ -17,7 +17,7 @@ use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
 use crate::kinds::about;
 
-/// The name of a deed in metrics, and what is sent for the request `by`.
+/// The name of a deed in metrics, and the HTTP request for `by`.
 pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpRequest, request::Error>) {
     let name = |kind| about(kind).map(|about| &about.writes);
     match deed {
@@ -45,7 +45,7 @@ fn api_version(kind: KindId) -> &'static str {
     about(kind).map_or("", |about| about.api_version)
 }
 
-/// The owner reference of what the request has made.
+/// The owner reference for an object that the request makes.
 pub(super) fn owned_by(by: &Object) -> Value {
     json!({
         "apiVersion": api_version(by.kind),
@@ -57,7 +57,7 @@ pub(super) fn owned_by(by: &Object) -> Value {
     })
 }
 
-/// Makes an object. It is deleted with its owner, by the cluster's garbage collector, and in the way of nothing.
+/// Creates an object. The cluster's garbage collector deletes it with its owner, and it does not block that.
 fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
     let object = json!({
         "apiVersion": api_version(child.kind),
@@ -74,13 +74,13 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
     at(child.kind, &child.key).create(&PostParams::default(), body)
 }
 
-/// Releases an object that is suspended: a merge patch, which the API server refuses for another UID.
+/// Releases a suspended object: a merge patch, which the API server refuses for another UID.
 fn resume(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let change = json!({"metadata": {"uid": uid}, "spec": {"suspend": false}});
     at(kind, key).patch(&key.name, &PatchParams::default(), &Patch::Merge(change))
 }
 
-/// Evicts a Pod, as `kubectl drain` does: disruption budgets hold.
+/// Evicts a Pod, as `kubectl drain` does: disruption budgets apply.
 fn evict(key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let body = json!({
         "apiVersion": "policy/v1",

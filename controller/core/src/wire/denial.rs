@@ -1,23 +1,23 @@
-//! A policy is seen to deny before what it narrows is done: the right alone would be the right to do more
-//! ([ADR 6](../../../../docs/adr/0006-see-the-policy-deny.md)).
+//! A policy must be seen to deny before the right that it narrows is used: the right alone would allow more ([ADR
+//! 6](../../../../docs/adr/0006-see-the-policy-deny.md)).
 
 use pitstop_api::logic::answer::{Answer, Class, Failure};
 
-/// A policy that has to be seen to deny before what it narrows is done.
+/// A policy that must be seen to deny before the right that it narrows is used.
 pub(super) struct Policy {
     /// Its name, and that of its binding.
     pub(super) name: &'static str,
-    /// The component that it comes with.
+    /// The component that contains it.
     pub(super) component: &'static str,
-    /// What the API server says where the right is missing.
+    /// What the API server says if the right is missing.
     pub(super) lacks: &'static str,
-    /// What pitstop says then.
+    /// What pitstop says in that case.
     pub(super) right: &'static str,
-    /// What pitstop does not do where the policy is missing.
+    /// What pitstop does not do without the policy.
     pub(super) without: &'static str,
 }
 
-/// What the answer to a forbidden form shows: the policy is in force, or why nothing is done.
+/// Judges the answer to a forbidden form: succeeds if the policy is in force, or says why nothing is done.
 pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
     let Policy { name, component, lacks, right, without } = policy;
     let by_the_policy = format!("ValidatingAdmissionPolicy '{name}'");

@@ -1,4 +1,4 @@
-//! A write, or a reading, as requests to the API server.
+//! Writes and reads as requests to the API server.
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::core::v1::Pod;
@@ -25,7 +25,7 @@ use crate::kind::WriteNames;
 use crate::kinds::{ForEach, Registered, Written, about, for_each};
 use crate::outcome::{NOT_SERVED, Outcome};
 
-/// A write, or a reading, under way: which answer it waits for and what that will mean.
+/// A write or read under way: which answer it awaits, and what that means.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     name: &'static str,
@@ -33,52 +33,52 @@ pub struct Exchange {
     awaits: Awaits,
 }
 
-/// What is written, or read, and for whom.
+/// What is written or read, and for which request.
 #[derive(Clone, Debug)]
 enum About {
     /// An object of a kind.
     Object(Object),
     /// The Pod itself.
     Pod(ObjectKey, String),
-    /// What would come of a change of the Pod.
+    /// A dry run of a change of the Pod.
     Trial(ObjectKey, String),
     Book(String),
-    /// Nothing: it is only read.
+    /// Only a reading.
     Survey(Box<SurveyReading>),
-    /// Nothing: it is only read for that request.
+    /// Only a reading, for this request.
     Workload(Object, Box<WorkloadReading>),
-    /// What that request has done.
+    /// A deed of this request.
     Deed(Object, Box<Deed>),
-    /// Nothing: the Pod of that request is only read.
+    /// Only a reading of the Pod of this request.
     Look(Object),
 }
 
-/// The answer that comes next.
+/// The awaited answer.
 #[derive(Clone, Debug)]
 enum Awaits {
     /// The stored object.
     Stored,
     /// The stored book, if it passes the tests of the patch.
     Tested,
-    /// That it is done, whatever the answer says.
+    /// Success, whatever the answer says.
     Done,
-    /// The Pod as it would be stored; when what changes is as asked, the change is sent for good, if there is one.
+    /// The Pod as it would be stored. If the change is as requested, the real request follows, if any.
     DryRun(Option<Box<HttpRequest>>, PodChange),
     /// Whether the node is ready.
     Node,
     /// The node of the Pod whose containers get the images; then that Pod is read.
     Mounter(Box<Puller>),
-    /// That Pod; then the puller Pod is made, with volumes of the images where its node can mount them.
+    /// That Pod; then the puller Pod is made, with image volumes if its node can mount them.
     Lender(Box<Puller>, bool),
-    /// Where the template stands that is then written.
+    /// The object with the template that is written next.
     Template(Box<Commit>),
-    /// That the policy denies a form like it; then that is sent.
+    /// The policy's denial of a similar form; then this one is sent.
     Denial(Box<HttpRequest>),
-    /// That the policy of workloads denies it.
+    /// The denial by the policy for workloads.
     Policy,
-    /// The workload that admission has released; if it has not, it is released without.
+    /// The workload that admission has released; otherwise it is released without the policy.
     Released(Box<Release>),
-    /// One of the things that a survey reads.
+    /// A part of a reading.
     Reading,
     /// The node's metadata, for the owner of its book.
     Owner(String, NewBook),
@@ -87,27 +87,27 @@ enum Awaits {
 /// What to do next.
 #[derive(Debug)]
 pub enum Step {
-    /// Send this, and hand the answer in.
+    /// Send this, and pass the answer on.
     Send(Box<HttpRequest>, Box<Exchange>),
-    /// Tell the core.
+    /// Tell the core the result.
     Over(Box<Over>),
 }
 
-/// The end of it.
+/// The end of an exchange.
 #[derive(Debug)]
 pub struct Over {
-    /// For the core.
+    /// The event for the core.
     pub event: Event,
     /// The write's name in metrics.
     pub name: &'static str,
     /// What was written, for logs: namespace and name, or the node.
     pub object: String,
-    /// Why it had no success.
+    /// Why it failed.
     pub failure: Option<Failure>,
 }
 
 impl Exchange {
-    /// Begins a write; nothing for an action that writes no object. `wall` is written into conditions.
+    /// Begins a write or read; `None` for an action without a request. `wall` is written into conditions.
     pub fn begin(action: Action, wall: DateTime<Utc>) -> Option<Step> {
         let (exchange, request) = match action {
             Action::Emit(_) | Action::Count(_) => return None,
@@ -201,7 +201,7 @@ impl Exchange {
         Self { name, about, awaits }
     }
 
-    /// Takes the answer in.
+    /// Takes in the answer.
     pub fn answered(mut self, answer: Answer) -> Step {
         let reading: &mut dyn Reading = match &mut self.about {
             About::Survey(reading) => &mut **reading,
@@ -218,13 +218,13 @@ impl Exchange {
         }
     }
 
-    /// Takes the answer to anything but a reading in.
+    /// Takes in the answer to anything but a reading.
     fn answered_write(mut self, answer: Answer) -> Step {
         match (std::mem::replace(&mut self.awaits, Awaits::Stored), answer) {
             (Awaits::Stored | Awaits::Tested, Answer::Body(text)) => self.end(Ok(Some(&text))),
             (Awaits::Done | Awaits::Reading, Answer::Body(_)) => self.end(Ok(None)),
             (Awaits::DryRun(request, change), Answer::Body(text)) => {
-                // Admission of others may refuse the change or store something else: found out before anything ends.
+                // Other admission may refuse or alter the change: that must be known before any container ends.
                 let altered = parse(&text).map(observe::pod).map(|admitted| match &change {
                     PodChange::Gates(_) => None,
                     PodChange::Images(images) => pods::altered(&admitted, images),
@@ -244,7 +244,7 @@ impl Exchange {
             (Awaits::Released(release), answer) => self.released(&release, answer),
             (Awaits::Node, Answer::Body(text)) => self.end(node::is_ready(&text).map(|()| None)),
             (Awaits::Mounter(puller), answer) => {
-                // Every node can pull what a container is to run.
+                // Every node can pull the image of a container.
                 let mounts = matches!(&answer, Answer::Body(text) if node::mounts_images(text));
                 let request = puller::lender(&puller);
                 Self { awaits: Awaits::Lender(puller, mounts), ..self }.send(request)
@@ -259,13 +259,13 @@ impl Exchange {
                 Err(failure) => self.end(Err(failure)),
             },
             (Awaits::Owner(node, book), answer) => self.owned(&node, book, answer),
-            // The API server does not serve the subresource; a Pod that is gone is named.
+            // The API server does not serve the subresource. If the Pod were gone, it would name the Pod.
             (Awaits::DryRun(_, PodChange::Resources(_)), Answer::Failed(failure))
                 if failure.gone && failure.message.contains(NOT_SERVED) =>
             {
                 self.end(Err(Failure::of_code(422, failure.message)))
             }
-            // The test failed. What is wrong for another reason fails again in the next write, which rests on the version.
+            // The test failed. Any other error occurs again in the next write, which is based on the version.
             (Awaits::Tested, Answer::Failed(failure)) if failure.class == Class::Invalid && !failure.gone => {
                 self.end(Err(Failure { class: Class::Conflict, ..failure }))
             }
@@ -273,7 +273,7 @@ impl Exchange {
         }
     }
 
-    /// Admission was asked to release the workload.
+    /// Takes in the answer to a release by admission.
     fn released(self, release: &Release, answer: Answer) -> Step {
         match workload::released(release, answer) {
             Ok(Released::All) => self.end(Ok(None)),
@@ -285,20 +285,20 @@ impl Exchange {
         }
     }
 
-    /// The node of a book was asked for.
+    /// Takes in the node of a book.
     fn owned(self, node: &str, book: NewBook, answer: Answer) -> Step {
         match (books::owner(node, answer), book) {
             (Ok(owner), NewBook::Made(orders)) => self.send(books::create(node, owner, orders)),
             (Ok(owner), NewBook::Adopted(change)) => {
                 self.send(books::patch(node, books::adopted(change, &owner)))
             }
-            // What was ordered is withdrawn though the node is gone.
+            // Orders are withdrawn even if the node is gone.
             (Err(failure), NewBook::Adopted(change)) if failure.gone => self.send(books::patch(node, change)),
             (Err(failure), _) => self.end(Err(failure)),
         }
     }
 
-    /// The Pod whose containers get the images was read.
+    /// Takes in the Pod whose containers get the images.
     fn puller(self, puller: &Puller, mounts: bool, text: &str) -> Step {
         let About::Deed(by, _) = &self.about else { return self.end(Ok(None)) };
         match puller::forms(by, puller, mounts, text) {
@@ -318,7 +318,7 @@ impl Exchange {
         }
     }
 
-    /// It is stored, with this text; or deleted; or failed.
+    /// Ends with the text of the stored object, without one, or with a failure.
     fn end(self, result: Result<Option<&str>, Failure>) -> Step {
         let object = match &self.about {
             About::Object(object) | About::Deed(object, _) | About::Look(object) => object.key.to_string(),
@@ -399,7 +399,7 @@ fn done(failure: Option<&Failure>) -> Done {
     }
 }
 
-/// What cannot be read is the answer to a success: the write has perhaps taken effect.
+/// Parses the answer to a success. If that fails, the write may still have taken effect.
 pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     serde_json::from_str(text).map_err(|error| Failure {
         gone: false,
@@ -408,7 +408,7 @@ pub(super) fn parse<K: DeserializeOwned>(text: &str) -> Result<K, Failure> {
     })
 }
 
-/// The name of a write of an object, what it waits for, and what is sent.
+/// The name of a write of an object, the answer that it awaits, and the request.
 fn write_object(
     object: &Object,
     write: Write,
@@ -455,7 +455,7 @@ fn written(object: Object, result: Result<Option<&str>, Failure>) -> (Event, Opt
     let Ending { object: Object { key, uid, .. }, over, .. } = ending;
     match over {
         Some((outcome, failure)) => (Event::Written { key, uid, outcome }, failure),
-        // Of no kind that is registered.
+        // The kind is not registered.
         None => (Event::Tick, None),
     }
 }

@@ -1,4 +1,4 @@
-//! What is sent one after another, and what the answers mean.
+//! The sequence of requests, and the meaning of the answers.
 
 #[path = "preconditions_tests.rs"]
 mod preconditions;
@@ -128,7 +128,7 @@ fn a_new_book_belongs_to_its_node_and_none_is_made_for_a_node_that_is_not_there(
     assert!(matches!(over.event, Event::NodeWorkWritten(_, Outcome::Retry)), "{over:?}");
 }
 
-/// One of an older version, whose node was away when it was made.
+/// A book of an older version, made while its node was away.
 #[test]
 fn a_book_without_an_owner_gets_its_node_for_one() {
     let adopt = || Action::WriteOrders {
@@ -146,13 +146,13 @@ fn a_book_without_an_owner_gets_its_node_for_one() {
     let metadata = &body(&made)["metadata"];
     assert_eq!((made.method().as_str(), &metadata["resourceVersion"]), ("PATCH", &json!("7")));
     assert_eq!(metadata["ownerReferences"][0]["uid"], "node-uid");
-    // The node is away: what is withdrawn is withdrawn all the same.
+    // The node is away: orders are withdrawn all the same.
     let (_, exchange) = begin(adopt());
     let (made, _) = sent(exchange.answered(Answer::Failed(Failure::of_code(404, "no such node"))));
     assert_eq!(body(&made)["metadata"], json!({"resourceVersion": "7"}));
 }
 
-/// The write took effect; only its answer is lost on us.
+/// The write took effect; only its answer is unreadable.
 #[test]
 fn a_success_that_cannot_be_read_is_no_refusal() {
     let key = ObjectKey::new("shop", "crr");

@@ -1,4 +1,4 @@
-//! A Pod's metadata with what decisions need: `managedFields`, which are passed over, are most of it.
+//! A Pod's metadata with what decisions need, without `managedFields`, which are most of it.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ struct SlimAnnotations {
     revision: Option<String>,
 }
 
-/// Reads them.
+/// Reads the metadata.
 pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let slim = SlimMeta::deserialize(deserializer)?;
     let SlimAnnotations { mirror, revision } = slim.annotations;
@@ -61,14 +61,14 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
     })
 }
 
-/// [Hash](revision_hash) of the revision of a Pod: of a `StatefulSet` or a `DaemonSet` its controller's, of a `Deployment` that to
-/// which it was updated.
+/// [Hash](revision_hash) of the revision of a Pod: its controller's for a `StatefulSet` or a `DaemonSet`; for a
+/// `Deployment`, the one that it was updated to.
 pub(super) fn pod_revision(pod: &ObjectMeta) -> u64 {
     let label = pod.labels.as_ref().and_then(|labels| labels.get(REVISION));
     label.map_or_else(|| pod_mark(pod), |revision| revision_hash(revision))
 }
 
-/// The same, where only pitstop tells of it.
+/// The same, by pitstop's mark alone.
 pub(super) fn pod_mark(pod: &ObjectMeta) -> u64 {
     let annotation = pod.annotations.as_ref().and_then(|annotations| annotations.get(POD_REVISION));
     annotation.map_or(0, |revision| revision_hash(revision))

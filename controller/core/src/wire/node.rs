@@ -1,4 +1,4 @@
-//! A node, as its object tells it.
+//! A node, by its API object.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::Resource as _;
@@ -41,7 +41,7 @@ pub(super) fn ask(name: &str) -> Result<HttpRequest, request::Error> {
     Builder::new(Node::url_path(&(), None)).get(name, &GetParams::default())
 }
 
-/// Why there is no such node that is ready, by its object; nothing where there is.
+/// Succeeds if the node is ready by its object; otherwise says why not.
 pub(super) fn is_ready(text: &str) -> Result<(), Failure> {
     let node: SlimNode = parse(text)?;
     let Some(told) = node_trouble(&node.status.conditions) else { return Ok(()) };
@@ -49,7 +49,7 @@ pub(super) fn is_ready(text: &str) -> Result<(), Failure> {
     Err(Failure::of_code(404, message))
 }
 
-/// Pods on the node can have volumes of images, by its object. What cannot be read is taken for a no.
+/// Pods on the node can have image volumes, by its object. An unreadable object counts as no.
 pub(super) fn mounts_images(text: &str) -> bool {
     let Ok(SlimNode { status: SlimNodeStatus { node_info, .. } }) = parse(text) else { return false };
     let kubelet = node_info.kubelet_version.strip_prefix('v').and_then(version);

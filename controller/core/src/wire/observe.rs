@@ -15,7 +15,7 @@ use crate::nodework::NodeWork;
 use crate::review::{Hooked, Live};
 use crate::workload::Parked;
 
-/// What only admission looks at, in a Pod that it reads: the watch of all Pods keeps none of it.
+/// What only admission reads of a Pod: the watch of all Pods keeps none of it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct HookSpec {

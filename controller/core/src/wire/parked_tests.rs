@@ -12,7 +12,7 @@ use crate::rollout;
 use crate::wire::{Exchange, HttpRequest, Step};
 use crate::workload::WorkloadQuery;
 
-/// How the policy denies a change.
+/// The policy's denial of a change.
 const BY_POLICY: &str = "statefulsets.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'pitstop-controller-workloads' with \
                          binding 'pitstop-controller-workloads' denied request: no";
 
@@ -85,7 +85,7 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
         let (request, exchange) = workload(kind, to);
         assert_eq!(asks(&request), (of(plural), json!({"metadata": metadata("9", json!(label))})));
         assert_eq!(done(exchange.answered(stored(json!({"app": "web"})))), Done::Effected);
-        // Admission has not done it: the policy of what the controller writes denies it, or nothing does.
+        // Admission has not released it: the policy for the controller's writes denies it, or no policy does.
         for (answer, version) in
             [(failed(403, BY_POLICY), "9"), (stored(json!({"pitstop.dev/parked": label})), "10")]
         {
@@ -97,7 +97,7 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
         let refused = workload(kind, to).1.answered(failed(403, "User \"x\" cannot patch resource \"web\""));
         assert!(matches!(done(refused), Done::Refused(text) if text.contains("a RoleBinding")));
     }
-    // One that its user has given another strategy loses the label alone.
+    // If its user has given it another strategy, only the label is removed.
     let (request, exchange) = workload(TargetKind::StatefulSet, Strategy::AsIs);
     assert_eq!(asks(&request).1, json!({"metadata": metadata("9", Value::Null)}));
     assert_eq!(done(exchange.answered(failed(409, "it is another version"))), Done::Conflict);
@@ -120,7 +120,7 @@ fn a_pod_is_marked_if_it_is_still_that_version() {
     }
 }
 
-/// The right alone would be the right to do more.
+/// The right alone would allow more.
 #[test]
 fn a_workload_can_be_released_where_its_policy_denies_more() {
     let tried = |answer| {

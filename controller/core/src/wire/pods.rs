@@ -16,7 +16,7 @@ use crate::key::ObjectKey;
 use crate::pod::Pod;
 use crate::readiness::GateChange;
 
-/// The version of a Pod that a change relies on.
+/// The version of a Pod that a change is based on.
 #[derive(Clone, Copy)]
 pub(super) struct Version<'a> {
     pub(super) uid: &'a str,
@@ -37,12 +37,12 @@ fn at(key: &ObjectKey) -> Builder {
     Builder::new(SlimPod::url_path(&(), Some(&key.namespace)))
 }
 
-/// Reads a Pod's metadata: the API server's own state, no watch's.
+/// Reads a Pod's metadata from the API server, not from a watch.
 pub(super) fn read(key: &ObjectKey) -> Result<HttpRequest, request::Error> {
     at(key).get_metadata(&key.name, &GetParams::default())
 }
 
-/// Tells its controller of which revision a Pod is.
+/// Marks a Pod with its revision, for its controller.
 pub(super) fn mark(
     key: &ObjectKey,
     version: Version<'_>,
@@ -58,7 +58,7 @@ pub(super) fn mark(
     at(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))
 }
 
-/// Sets conditions; `wall` is when those that change do.
+/// Sets conditions; `wall`: the time of those whose status changes.
 pub(super) fn patch_gates(
     key: &ObjectKey,
     version: Version<'_>,
@@ -69,7 +69,7 @@ pub(super) fn patch_gates(
     at(key).patch_subresource("status", &key.name, &PatchParams::default(), &patch)
 }
 
-/// Sets image strings, or finds out what would be stored.
+/// Sets image strings, or makes a dry run.
 pub(super) fn patch_images(
     key: &ObjectKey,
     version: Version<'_>,
@@ -94,7 +94,7 @@ pub(super) fn try_images(
     at(key).patch(&key.name, &params, &Patch::Strategic(patch))
 }
 
-/// What admission made of a dry run that is not what was asked for, as a sentence.
+/// How admission altered the images of a dry run, as a sentence.
 pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> {
     let stored = |i: &&ImageChange| admitted.container(&i.container).is_some_and(|c| c.image == i.image);
     let other = images.iter().find(|i| !stored(i))?;
@@ -104,7 +104,7 @@ pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> 
     ))
 }
 
-/// Sets resources through the subresource `resize` (Kubernetes 1.33 and later), or finds out what would be stored.
+/// Sets resources through the subresource `resize` (Kubernetes 1.33 and later), or makes a dry run.
 pub(super) fn patch_resources(
     key: &ObjectKey,
     version: Version<'_>,
@@ -115,7 +115,7 @@ pub(super) fn patch_resources(
     at(key).patch_subresource("resize", &key.name, &params, &version.guard(resources_patch(containers)))
 }
 
-/// What admission made of a dry run that is not what was asked for, as a sentence.
+/// How admission altered the resources of a dry run, as a sentence.
 pub(super) fn resized_otherwise(admitted: &Pod, containers: &[ResourceChange]) -> Option<String> {
     let stored = |change: &ResourceChange| admitted.container(&change.container).map(|c| c.resources);
     let other = containers.iter().find(|change| stored(change) != Some(change.whole))?;
@@ -173,7 +173,7 @@ fn images_patch(images: &[ImageChange]) -> Value {
     by_kind(images, |i| i.init, |i| json!({"name": i.container, "image": i.image}))
 }
 
-/// The changes where their containers are in a Pod's spec.
+/// The changes, each in the list of its container in a Pod's spec.
 fn by_kind<T>(changes: &[T], init: impl Fn(&T) -> bool, written: impl Fn(&T) -> Value) -> Value {
     let mut spec = serde_json::Map::new();
     for (field, wanted) in [("containers", false), ("initContainers", true)] {

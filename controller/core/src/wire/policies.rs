@@ -1,4 +1,4 @@
-//! When the kubelet restarts a container, as a Pod's spec says it.
+//! Restart policies in a Pod's spec.
 
 use serde::Deserialize;
 
@@ -19,7 +19,7 @@ struct SlimExitCodes {
     values: Vec<i32>,
 }
 
-/// Absent for a word that is not known.
+/// `None` for an unknown word.
 pub(super) fn policy(text: &str) -> Option<RestartPolicy> {
     match text {
         "Always" => Some(RestartPolicy::Always),
@@ -29,8 +29,8 @@ pub(super) fn policy(text: &str) -> Option<RestartPolicy> {
     }
 }
 
-/// What a container says itself of its restarts. Without a policy its rules count for nothing, as for the kubelet; nor
-/// does a rule that is not known.
+/// A container's own restart policy. Without a policy its rules do not count, as for the kubelet; nor does an unknown
+/// rule.
 pub(super) fn own_policy(text: Option<&str>, rules: Vec<SlimRule>) -> Option<Box<OwnPolicy>> {
     let policy = policy(text?)?;
     let rule = |rule: SlimRule| {

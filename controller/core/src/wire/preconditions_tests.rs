@@ -1,4 +1,4 @@
-//! What goes over the wire: each write names what it relies on, and each answer has one meaning.
+//! Requests and answers: each write names its precondition, and each answer has one meaning.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ fn a_restart_belongs_to_its_resize_and_says_which_pod_is_meant() {
         "labels": {"crr.apps.kruise.io/pod-uid": "u-web"}});
     assert_eq!(body["metadata"], metadata);
     assert_eq!(body["spec"], spec);
-    // What is read back is the resize's own.
+    // Read back, it belongs to the resize.
     let request = recreate::Request::observe(serde_json::from_value(body).unwrap());
     assert_eq!(request.owner.unwrap().uid, "u-grow");
 }
@@ -158,7 +158,7 @@ fn labels_and_annotations_change_only_the_version_that_was_looked_at() {
     assert_eq!(wire(action), ("PATCH".to_owned(), CRR.to_owned(), merged));
 }
 
-/// Another request of that name may have been made meanwhile.
+/// Another request with this name may exist by now.
 #[test]
 fn a_request_is_deleted_only_by_its_uid() {
     let (key, uid) = crr();
@@ -193,7 +193,7 @@ fn orders_go_into_the_version_of_the_book_that_was_looked_at() {
     );
 }
 
-/// Answers of the daemon are no reason against new orders.
+/// Answers of the daemon do not prevent new orders.
 #[test]
 fn orders_are_added_to_the_orders_that_were_looked_at() {
     let action = || Action::WriteOrders {
@@ -251,7 +251,7 @@ fn a_new_book_is_created_under_the_name_of_its_node_with_its_orders() {
     assert_eq!((node.as_str(), book.node.as_str(), book.orders), ("n1", "n1", vec![order()]));
 }
 
-/// What is told for people and for the metrics.
+/// For logs and metrics.
 #[test]
 fn the_end_of_a_write_names_the_write_and_its_object() {
     for (action, name, object) in
@@ -332,7 +332,7 @@ fn a_resize_is_written_at_its_version_and_deleted_by_its_uid() {
     assert_eq!(body["preconditions"], json!({"uid": "u-prs"}));
 }
 
-/// What admission would make of it is found out first; a resize that is only tried ends there.
+/// A dry run first shows what admission does; a resize that is only tried ends there.
 #[test]
 fn resources_are_patched_at_the_version_that_was_looked_at_after_a_dry_run() {
     let action = |dry_run| Action::PatchPod {
@@ -376,7 +376,7 @@ fn resources_are_patched_at_the_version_that_was_looked_at_after_a_dry_run() {
     assert!(why.contains("container app"), "{why}");
 }
 
-/// Where no resize is served, the path is not there; the Pod is.
+/// Without support for resizes, the path does not exist, but the Pod does.
 #[test]
 fn a_resize_that_is_not_served_is_refused_and_a_pod_that_is_gone_is_gone() {
     let action = || Action::PatchPod {

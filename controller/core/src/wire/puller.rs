@@ -1,10 +1,11 @@
 //! A Pod by which the kubelet pulls images with the credentials of another Pod, as requests to the API server.
 //!
-//! On a node that can mount images, the Pod's containers have the images that the other Pod's containers run, and mount the new
-//! ones: a container's own image becomes its root file system, and nobody needs that of one that is only to be pulled.
+//! On a node that can mount images, the Pod's containers have the images that the other Pod's containers run, and mount
+//! the new ones. A container's own image becomes its root file system, which an image that is only pulled does not
+//! need.
 //!
-//! The form is the only one that the policy [`POLICY`] lets the controller make. It is made only after that policy was
-//! seen to deny a form like it: the right to make Pods is harmless under the policy alone.
+//! The policy [`POLICY`] lets the controller make only this form. It is made only after that policy was seen to deny a
+//! similar form: only the policy makes the right to make Pods harmless.
 
 use kube::Resource as _;
 use kube::core::params::{DeleteParams, GetParams, PostParams, Preconditions};
@@ -24,7 +25,7 @@ use crate::deed::{ImageToPull, Puller};
 use crate::key::ObjectKey;
 use crate::pod::{ContainerState, Pod};
 
-/// That of such Pods.
+/// The policy for puller Pods.
 pub(super) const POLICY: Policy = Policy {
     name: "pitstop-controller-pullers",
     component: "image-puller",
@@ -32,14 +33,14 @@ pub(super) const POLICY: Policy = Policy {
     right: "pitstop has no right to make one, which the component image-puller gives",
     without: "pitstop makes no Pods",
 };
-/// The label of such Pods, by which the policy tells them from others.
+/// The label by which the policy recognizes puller Pods.
 const LABEL: &str = "pitstop.dev/puller";
 /// No image has this program, so nothing starts.
 const COMMAND: &str = "/.pitstop-pull-only";
 /// Where a container mounts the image.
 const MOUNT: &str = "/.pitstop-pull";
 
-/// Of the Pod whose containers get the images: what its node's kubelet pulls with. Names only, no Secret is read.
+/// What the kubelet pulls with for the Pod whose containers get the images. Names only, no Secret is read.
 #[derive(Deserialize)]
 struct Lender {
     spec: LenderSpec,
@@ -73,7 +74,7 @@ pub(super) fn lender(puller: &Puller) -> Result<HttpRequest, request::Error> {
     pods(&puller.of.namespace).get(&puller.of.name, &GetParams::default())
 }
 
-/// By that Pod as it was read: what makes the puller Pod for the request `by`. `mounts`: its node can mount images.
+/// From that Pod as it was read, the requests that make the puller Pod for `by`. `mounts`: its node can mount images.
 pub(super) fn forms(by: &Object, puller: &Puller, mounts: bool, text: &str) -> Result<Forms, Failure> {
     let pod = observe::pod(parse(text)?);
     if pod.uid != puller.of_uid {
@@ -81,7 +82,7 @@ pub(super) fn forms(by: &Object, puller: &Puller, mounts: bool, text: &str) -> R
     }
     let Lender { spec } = parse(text)?;
     let good = object(by, puller, spec, Some(&pod).filter(|_| mounts));
-    // A dry run, which stores nothing whatever the answer, of the same Pod without label and owner.
+    // A dry run of the same Pod without label and owner, which stores nothing whatever the answer.
     let mut denied = good.clone();
     if let Some(metadata) = denied.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.retain(|field, _| field == "name" || field == "namespace");
@@ -135,7 +136,7 @@ fn object(by: &Object, puller: &Puller, lender: LenderSpec, runs: Option<&Pod>) 
     })
 }
 
-/// The image that a container runs: the node has it. Of one that does not run, nobody knows.
+/// The image that a container runs, which the node has. `None` if it does not run: the node may lack the image.
 fn running<'a>(pod: &'a Pod, container: &str) -> Option<&'a str> {
     let container = pod.container(container)?;
     let runs = container.status.as_ref().is_some_and(|now| now.state == ContainerState::Running);
@@ -154,14 +155,14 @@ fn policy(image: &ImageToPull) -> &'static str {
     }
 }
 
-/// `own`: the image that it has itself, where it mounts the one to pull.
+/// `own`: its own image, if it mounts the one to pull.
 fn container(to_pull: &ImageToPull, own: Option<&str>) -> Value {
     let name = &to_pull.container;
     let (image, policy, mounts) = match own {
         Some(own) => (own, "IfNotPresent", json!([{"name": name, "mountPath": MOUNT, "readOnly": true}])),
         None => (to_pull.image.as_str(), policy(to_pull), json!([])),
     };
-    // With a small limit of CPU, the runtime would take seconds to fail.
+    // No CPU limit: with a small one, the runtime would take seconds to fail.
     json!({
         "name": name,
         "image": image,
@@ -180,7 +181,7 @@ fn container(to_pull: &ImageToPull, own: Option<&str>) -> Value {
     })
 }
 
-/// Deletes a Pod, if it still has that UID. It runs nothing that would need time to end.
+/// Deletes a Pod, if it still has this UID. It runs nothing that would need time to end.
 pub(super) fn delete(key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),

@@ -15,7 +15,7 @@ const LENDER: &str = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"po
     "status":{"initContainerStatuses":[{"name":"proxy","state":{"running":{}}}],
         "containerStatuses":[{"name":"app","state":{"running":{}}}]}}"#;
 
-/// A node, by the version of its containerd.
+/// A node with this version of containerd.
 fn node(containerd: &str) -> Answer {
     let info =
         json!({"kubeletVersion": "v1.36.3", "containerRuntimeVersion": format!("containerd://{containerd}")});
@@ -44,12 +44,12 @@ fn begin() -> (HttpRequest, Exchange) {
     sent(Exchange::begin(Action::Do { by, deed }, chrono::DateTime::UNIX_EPOCH).unwrap())
 }
 
-/// The node is read, and cannot mount images: what comes of the lender.
+/// The step after the lender is read, on a node that cannot mount images.
 fn lent(text: &str) -> Step {
     sent(begin().1.answered(node("1.7.20"))).1.answered(Answer::Body(text.into()))
 }
 
-/// The Pod that is made, by what is said of its node and of the lender.
+/// The Pod that is made, by these answers about its node and the lender.
 fn made(node: Answer, lender: &str) -> Value {
     let (_, exchange) = sent(begin().1.answered(node));
     let (probe, exchange) = sent(exchange.answered(Answer::Body(lender.into())));
@@ -131,7 +131,7 @@ fn the_pod_has_the_one_form_and_is_sent_once_the_policy_has_denied_another() {
     assert_eq!(done(exchange.answered(Answer::Body("{}".into()))), Done::Effected);
 }
 
-/// No image that is to be pulled is the root of a container.
+/// No image to pull is the root of a container.
 #[test]
 fn where_the_node_can_the_images_are_mounted_into_containers_with_those_that_run() {
     let old = made(node("1.7.20"), LENDER);
@@ -147,7 +147,7 @@ fn where_the_node_can_the_images_are_mounted_into_containers_with_those_that_run
         container["volumeMounts"] = json!([{"name": name, "mountPath": "/.pitstop-pull", "readOnly": true}]);
     }
     assert_eq!(new, expected);
-    // Nothing tells that the node has the image of a container that does not run.
+    // The node may lack the image of a container that does not run.
     let waits = LENDER.replace(
         r#""name":"app","state":{"running":{}}"#,
         r#""name":"app","state":{"waiting":{"reason":"ImagePullBackOff"}}"#,

@@ -10,7 +10,7 @@ use super::requests::HttpRequest;
 pub(super) trait Reading {
     /// The request for what is read next.
     fn request(&self) -> Result<HttpRequest, request::Error>;
-    /// Takes the answer in. Whether something is left to read.
+    /// Takes in the answer. Returns whether more is to be read.
     fn answered(&mut self, answer: Answer) -> Result<bool, Failure>;
 }
 
@@ -24,7 +24,7 @@ pub(super) struct List<T> {
     pub(super) items: Vec<T>,
 }
 
-/// An empty list may be told as `null`.
+/// An empty list may be `null`.
 fn items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
@@ -36,7 +36,7 @@ struct ListMeta {
 }
 
 impl<T> List<T> {
-    /// By what the next part is asked for; absent where nothing is left.
+    /// The token for the next part; `None` if nothing is left.
     pub(super) fn more(&self) -> Option<&str> {
         self.metadata.more.as_deref().filter(|token| !token.is_empty())
     }

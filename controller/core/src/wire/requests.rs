@@ -14,7 +14,7 @@ use crate::kinds::{Status, about};
 /// A request without the server's address.
 pub type HttpRequest = http::Request<Vec<u8>>;
 
-/// The objects of that kind in that namespace.
+/// The objects of this kind in this namespace.
 pub(super) fn at(kind: KindId, key: &ObjectKey) -> Builder {
     let (api_version, plural) = about(kind).map_or(("", ""), |about| (about.api_version, about.plural));
     Builder::new(format!("/apis/{api_version}/namespaces/{}/{plural}", key.namespace))
@@ -27,12 +27,12 @@ pub(super) fn json_patch(
     changes: Vec<Value>,
 ) -> Result<HttpRequest, request::Error> {
     let mut request = of.patch(name, &PatchParams::default(), &Patch::Merge(Value::Array(changes)))?;
-    // The client's own type for it would take a library more.
+    // The client's own type for it would need another library.
     request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json-patch+json"));
     Ok(request)
 }
 
-/// Deletes an object, if it still has that UID.
+/// Deletes an object, if it still has this UID.
 pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
@@ -41,7 +41,7 @@ pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpReq
     at(kind, key).delete(&key.name, &params)
 }
 
-/// Replaces the status of an object, if it is still that version. The API server takes the spec from the stored one.
+/// Replaces the status of an object, if it is still this version. The API server takes the spec from the stored one.
 pub(super) fn replace_status(
     object: &Object,
     resource_version: String,

@@ -1,4 +1,4 @@
-//! What a workload says of its template, and what the `ControllerRevision`s of a `StatefulSet` or a `DaemonSet` do.
+//! What a workload, and the `ControllerRevision`s of a `StatefulSet` or a `DaemonSet`, say of its template.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::metadata::REVISION;
 use crate::template::{Change, identity};
 use crate::workload::{Sets, Template, WorkloadQuery};
 
-/// Most revisions that a workload may have; it keeps 10 where nothing else is said.
+/// Most revisions that a workload may have; it keeps 10 by default.
 pub(super) const MAX_REVISIONS: usize = 100;
 /// From this partition on, a `StatefulSet` is parked: it cannot have so many Pods.
 const PARTITION: i64 = 1_000_000;
@@ -32,7 +32,7 @@ struct TemplatedSpec {
     template: Value,
     #[serde(default)]
     update_strategy: UpdateStrategy,
-    /// These of a `Deployment`.
+    /// Only of a `Deployment`.
     #[serde(default)]
     paused: bool,
     replicas: Option<i64>,
@@ -61,8 +61,9 @@ struct TemplatedStatus {
     update_revision: String,
     replicas: i64,
     updated_replicas: i64,
-    /// These of a `DaemonSet`.
+    /// Only of a `DaemonSet`.
     current_number_scheduled: i64,
+    /// Only of a `DaemonSet`.
     updated_number_scheduled: i64,
 }
 
@@ -81,7 +82,7 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
             (rolling_update.partition >= PARTITION, revision, committed)
         }
         TargetKind::DaemonSet => {
-            // Its controller sees marked Pods some time after they are, and deletes those that it has not seen yet.
+            // Its controller sees marks of Pods some time later, and deletes Pods whose marks it has not seen yet.
             let counted = status.updated_number_scheduled >= status.current_number_scheduled;
             (type_ == "OnDelete", None, counted)
         }
@@ -123,7 +124,7 @@ pub(super) struct SlimRevision {
 }
 
 impl SlimRevision {
-    /// What Pods of it have as their label `controller-revision-hash`.
+    /// The label `controller-revision-hash` of its Pods.
     fn label(&self, kind: TargetKind) -> Option<&str> {
         match kind {
             TargetKind::StatefulSet => self.metadata.name.as_deref(),
@@ -138,8 +139,8 @@ impl SlimRevision {
     }
 }
 
-/// Takes in what the template has changed since those, once `all` are read. Of a `DaemonSet`, the revision with the same template is
-/// that of its Pods, and the newest of the others is the one before.
+/// Takes in what the template has changed since these revisions, once `all` are read. For a `DaemonSet`, the revision
+/// with the same template is the current one, and the newest of the others the previous one.
 pub(super) fn take(
     query: &WorkloadQuery,
     now: &Value,
@@ -172,7 +173,7 @@ pub(super) fn take(
     }
     told.changes = match query.back.as_deref() {
         None => changes,
-        // Without that revision, nothing is known of others.
+        // Without this revision, nothing is known of the others.
         Some(back) => {
             known().find(|(_, label, _)| *label == back).map(|(.., then)| to(then)).unwrap_or_default()
         }

@@ -1,5 +1,5 @@
-//! The `ReplicaSet`s of a `Deployment`: what they say of its template, and what is written into them, so that it takes the Pods
-//! that it has for those of its new template.
+//! The `ReplicaSet`s of a `Deployment`: what they say of its template, and the writes by which it adopts its existing
+//! Pods as Pods of its new template.
 
 use k8s_openapi::api::apps::v1 as apps;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,10 +18,10 @@ use crate::deed::{Commit, CommitStep};
 use crate::template::{Change, SET_HASH, identity, wanted};
 use crate::workload::{Set, Template, Version, WorkloadQuery};
 
-/// Annotation in the template of a `ReplicaSet` that is not to get the Pods of another one.
+/// Annotation in the template of a `ReplicaSet` that must not get the Pods of another one.
 const VOID: &str = "pitstop.dev/void";
 
-/// A `ReplicaSet`; its template where that was asked for.
+/// A `ReplicaSet`, with its template if requested.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct SlimReplicaSet {
     pub(super) metadata: ObjectMeta,
@@ -51,8 +51,8 @@ impl SlimReplicaSet {
     }
 }
 
-/// Takes in what the template `now` has changed since that of the one with Pods, once `all` are read. To go back is to have the
-/// template of the one with Pods.
+/// Takes in what the template `now` has changed since that of the `ReplicaSet` with Pods, once `all` are read. Pods can
+/// only go back to the template of that one.
 pub(super) fn take(
     query: &WorkloadQuery,
     now: &Value,
@@ -73,12 +73,12 @@ pub(super) fn take(
     told.previous = active.map(|active| identity(active, restarts));
     let now = match (active, &query.back) {
         (Some(active), Some(back)) if told.previous.as_ref() == Some(back) => active,
-        // It is not that any more: nothing is known of others.
+        // That one no longer has this template: nothing is known of the others.
         (_, Some(_)) => return Ok(()),
         (_, None) => now,
     };
     told.sets.wanted = wanted(now);
-    // Its Pods may have been updated to what others have.
+    // Its Pods may have been updated to templates of the others.
     for other in sets.iter().filter(|set| !set.has_pods()) {
         let change = Change::between(&other.spec.template, now, restarts);
         if matches!(change, Change::InPlace(_)) {
@@ -87,7 +87,7 @@ pub(super) fn take(
     }
     if let (Some(active), Some(revision)) = (active, &told.previous) {
         let change = Change::between(active, now, restarts);
-        // Of Pods that have none, and of those that have this one.
+        // For Pods without a revision, and for Pods with this one.
         told.changes.insert(revision.clone(), change.clone());
         told.changes.insert(String::new(), change);
     }
@@ -118,7 +118,7 @@ fn version(metadata: &ObjectMeta) -> Version {
     Version { name: text(name), uid: text(uid), resource_version: text(resource_version) }
 }
 
-/// Whose template is written: of the `Deployment` the new one, of its `ReplicaSet` with Pods the old one.
+/// The object whose template is written: the `Deployment` for the new one, its `ReplicaSet` with Pods for the old one.
 fn from(commit: &Commit) -> (Builder, &Version) {
     match commit.step {
         CommitStep::Swap => {
@@ -130,7 +130,7 @@ fn from(commit: &Commit) -> (Builder, &Version) {
     }
 }
 
-/// Reads it.
+/// Reads this object.
 pub(super) fn source(commit: &Commit) -> Result<HttpRequest, request::Error> {
     let (place, from) = from(commit);
     place.get(&from.name, &GetParams::default())
@@ -147,7 +147,7 @@ struct Source {
     spec: Value,
 }
 
-/// Writes the template of that object.
+/// Writes the template of this object.
 pub(super) fn write(commit: &Commit, text: &str) -> Result<HttpRequest, Failure> {
     let source: Source = parse(text)?;
     let (_, from) = from(commit);
@@ -172,7 +172,7 @@ pub(super) fn write(commit: &Commit, text: &str) -> Result<HttpRequest, Failure>
     request.map_err(|error| Failure::of_code(422, error.to_string()))
 }
 
-/// The template goes into that one, which keeps the label that is its own.
+/// Writes the template into `set`, which keeps its own label.
 fn template(source: &Source, set: &Set) -> Vec<Value> {
     let template = source.spec.get("template");
     let label = format!("/spec/template/metadata/labels/{SET_HASH}");
@@ -182,7 +182,7 @@ fn template(source: &Source, set: &Set) -> Vec<Value> {
     ]
 }
 
-/// Changes that one, if it is still that version.
+/// Changes `set`, if it is still this version.
 fn patch(commit: &Commit, set: &Set, mut changes: Vec<Value>) -> Result<HttpRequest, request::Error> {
     let Version { name, uid, resource_version } = &set.version;
     changes.push(json!({"op": "replace", "path": "/metadata/uid", "value": uid}));
@@ -190,12 +190,12 @@ fn patch(commit: &Commit, set: &Set, mut changes: Vec<Value>) -> Result<HttpRequ
     json_patch(&sets(&commit.namespace), name, changes)
 }
 
-/// Makes one like that, which has no Pods. Its label is its own.
+/// Makes a copy without Pods, and with its own label.
 fn make(commit: &Commit, source: Source) -> Result<HttpRequest, request::Error> {
     let Source { metadata, mut spec } = source;
     let Version { name, uid, resource_version } = &commit.active.version;
     let hash = labels::hash(&format!("{uid} {resource_version} {name}")) & 0xff_ffff_ffff;
-    // No native one has that form, so it is given no other Pods.
+    // No native hash has this form, so the `ReplicaSet` gets no other Pods.
     let hash = format!("pitstop-{hash:010x}");
     let mut own = metadata.labels.unwrap_or_default();
     own.insert(SET_HASH.to_owned(), hash.clone());
@@ -207,7 +207,7 @@ fn make(commit: &Commit, source: Source) -> Result<HttpRequest, request::Error> 
     if let Some(spec) = spec.as_object_mut() {
         spec.insert("replicas".to_owned(), 0.into());
     }
-    // To wait for it when its owner is deleted would need a right to the owner.
+    // `blockOwnerDeletion` would need a right to the owner.
     let mut owners = metadata.owner_references.unwrap_or_default();
     for owner in &mut owners {
         owner.block_owner_deletion = None;

@@ -125,7 +125,7 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     );
     let active = &told.sets.active[0];
     assert_eq!((&*active.hash, &*active.version.resource_version), ("a", "5"));
-    // Of two with Pods, none is the one that is compared with.
+    // Of two with Pods, neither is compared with.
     let both = read(&[replica_set("a", 2, "web:1"), replica_set("b", 1, "web:2")]).template.unwrap();
     assert_eq!((both.changes.len(), both.sets.active.len()), (0, 2), "{:?}", both.changes);
     let many: Vec<Value> = (0..101).map(|i| replica_set(&i.to_string(), 0, "web:1")).collect();
@@ -140,7 +140,7 @@ fn set(name: &str) -> Set {
     Set { version: version(&parsed.metadata), hash: hash(&parsed.spec.template), ..Set::default() }
 }
 
-/// What is read for that step, and what is then sent.
+/// What this step reads, and what it then sends.
 fn commit(step: CommitStep, source: &Value) -> (String, Step) {
     let deployment = Version { name: "web".into(), uid: "d".into(), resource_version: "9".into() };
     let commit = Commit { namespace: "shop".into(), deployment, active: set("a"), step };

@@ -50,7 +50,7 @@ struct SlimSpec {
     termination_grace_period_seconds: Option<i64>,
     active_deadline_seconds: Option<i64>,
     priority_class_name: Option<String>,
-    /// Only that there is one counts.
+    /// Only whether any exists counts.
     image_pull_secrets: Vec<IgnoredAny>,
     volumes: Vec<SlimVolume>,
     containers: Vec<SlimContainer>,
@@ -70,7 +70,7 @@ struct SlimContainer {
     name: String,
     image: String,
     image_pull_policy: String,
-    /// Of init containers `Always` (KEP-753); of any other any policy (KEP-5307).
+    /// `Always` for init containers (KEP-753); any policy for others (KEP-5307).
     restart_policy: Option<String>,
     restart_policy_rules: Vec<SlimRule>,
     resources: SlimResources,
@@ -87,7 +87,7 @@ struct SlimProbe {
 }
 
 impl SlimProbe {
-    /// The API server fills both in.
+    /// The API server fills in both fields.
     fn seconds(&self) -> u16 {
         u16::try_from(self.period_seconds.saturating_mul(self.success_threshold)).unwrap_or(u16::MAX)
     }
@@ -228,14 +228,14 @@ pub fn pod(pod: SlimPod) -> Pod {
     }
 }
 
-/// The containers of each list, with what is said of them.
+/// The containers of each list, with their statuses.
 fn containers(
     lists: [(ContainerKind, Vec<SlimContainer>); 3],
     statuses: impl Iterator<Item = SlimContainerStatus>,
 ) -> Vec<Container> {
     let mut statuses: BTreeMap<String, SlimContainerStatus> =
         statuses.map(|status| (status.name.clone(), status)).collect();
-    // No more than they take: most Pods have one container, and every Pod of the cluster is kept.
+    // Exact capacity: most Pods have one container, and every Pod of the cluster is kept.
     let mut containers = Vec::with_capacity(lists.iter().map(|(_, list)| list.len()).sum());
     let all = lists
         .into_iter()
@@ -265,7 +265,7 @@ fn containers(
     containers
 }
 
-/// Seconds. Below zero, as may be stored from long ago, means one: an update may change it to that and to nothing else
+/// Seconds. A negative value, which may be stored from long ago, means 1: an update may change it to 1 only
 /// (`ValidatePodUpdate` of Kubernetes 1.36).
 fn grace(seconds: i64) -> i64 {
     if seconds < 0 { 1 } else { seconds }
@@ -297,7 +297,7 @@ fn container_status(status: SlimContainerStatus) -> ContainerStatus {
     let ends = [&status.state.terminated, &status.last_state.terminated];
     let oom_killed = ends.into_iter().flatten().find(|ended| ended.reason == "OOMKilled");
     let oom_killed = oom_killed.map_or_else(String::new, |ended| ended.container_id.clone());
-    // In the words of the runtimes, and of a kubelet that finds nothing of it.
+    // Reasons of the runtimes, and of a kubelet that does not find the container.
     let lost = |ended: &SlimTerminated| ["Unknown", "ContainerStatusUnknown"].contains(&&*ended.reason);
     let lost = ends.iter().zip(0_i32..).find(|(ended, _)| ended.as_ref().is_some_and(lost));
     let lost = lost.map(|(_, ago)| status.restart_count.saturating_sub(ago));
@@ -444,7 +444,7 @@ mod tests {
         assert!(pod <= 520 && container <= 500, "a Pod takes {pod} bytes, each container {container}");
     }
 
-    /// Nodes with wrong clocks: when a container started is read by nobody. When the API server made the Pod is told by its clock.
+    /// Nodes may have wrong clocks: nothing reads when a container started. Pod creation is by the API server's clock.
     #[test]
     fn k1_no_decision_sees_when_a_container_started_or_ended() {
         let seen = |year: u16| {

@@ -1,4 +1,4 @@
-//! Reading what bounds a Pod: the `LimitRange`s and the `ResourceQuota`s of its namespace, then its node.
+//! Reading the limits for a Pod: the `LimitRange`s and the `ResourceQuota`s of its namespace, then its node.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ const MOST: u32 = 64;
 /// A survey under way.
 #[derive(Clone, Debug)]
 pub(super) struct SurveyReading {
-    /// The namespace, and the name of the node.
+    /// Namespace, and name of the node.
     pub(super) place: ObjectKey,
-    /// What was found up to now.
+    /// What was found so far.
     pub(super) survey: Survey,
     next: Next,
 }
@@ -128,7 +128,7 @@ impl Reading for SurveyReading {
     }
 }
 
-/// Quantities of CPU and memory; all else is passed over.
+/// Quantities of CPU and memory; others are skipped.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SlimAmounts {
@@ -143,7 +143,7 @@ impl SlimAmounts {
         Amounts { cpu: of(Resource::Cpu, &self.cpu), memory: of(Resource::Memory, &self.memory) }
     }
 
-    /// Plain numbers, in thousandths: as a millicore is of a core.
+    /// Plain numbers in thousandths, as millicores are.
     fn ratios(&self) -> Amounts {
         let of = |text: &Option<String>| text.as_deref().and_then(|text| Resource::Cpu.parse(text));
         Amounts { cpu: of(&self.cpu), memory: of(&self.memory) }
@@ -172,7 +172,7 @@ struct SlimLimit {
     max_limit_request_ratio: SlimAmounts,
 }
 
-/// Absent: it bounds something else than Pods.
+/// `None` if it does not limit Pods.
 fn limit(limit: &SlimLimit) -> Option<Limit> {
     let of = match limit.type_.as_str() {
         "Container" => Bounded::Container,
@@ -243,7 +243,7 @@ fn quota(quota: SlimQuota) -> Quota {
     }
 }
 
-/// Absent for what is not known: such a quota counts the Pod.
+/// `None` if unknown: such a quota counts the Pod.
 fn scope(name: &str, operator: &str, values: Vec<String>) -> Option<Scope> {
     Some(match (name, operator) {
         ("Terminating", "Exists") => Scope::Terminating(true),

@@ -1,4 +1,4 @@
-//! What is read one after another, and what is understood of it.
+//! The sequence of reads, and their meaning.
 
 use chrono::DateTime;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn over(step: Step) -> Over {
     }
 }
 
-/// Gives these answers in turn, and back what was asked for and what came of it.
+/// Gives these answers in turn. Returns the requests and the end.
 fn run(answers: &[Answer]) -> (Vec<String>, Over) {
     let (mut step, mut asked) = (begin(), Vec::new());
     for answer in answers {

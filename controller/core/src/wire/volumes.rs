@@ -1,4 +1,4 @@
-//! Volumes of a Pod. Only those of images count.
+//! Volumes of a Pod. Only image volumes count.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ struct SlimImage {
     reference: String,
 }
 
-/// The images by the names of their volumes: no more, and none longer, than a Pod of ours has.
+/// The images by volume name: no more, and no longer ones, than a puller Pod has.
 pub(super) fn images(volumes: Vec<SlimVolume>) -> BTreeMap<String, String> {
     let image = |volume: SlimVolume| Some((volume.name, volume.image?.reference));
     let all = volumes.into_iter().filter_map(image);

@@ -1,5 +1,5 @@
-//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if that is asked for its revisions, its disruption
-//! budgets and its Pods. Of Pods that have some labels, there is nothing but these last two.
+//! Reading a workload: the object, the `ReplicaSet`s of a `Deployment`, and if requested its revisions, disruption
+//! budgets and Pods. For Pods with certain labels, only the last two are read.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,12 @@ use crate::workload::{Listed, Workload, WorkloadQuery};
 
 /// How many objects are read at a time.
 const PAGE: u32 = 500;
-/// How many of those are that have a whole template.
+/// The same for objects with a whole template.
 const TEMPLATES_PAGE: u32 = 20;
 
-/// Most disruption budgets that may be for one workload; an eviction fails where there are two.
+/// Most disruption budgets for one workload; an eviction fails if there are two.
 const MAX_BUDGETS: usize = 100;
-/// Most of a namespace, where it is not known before the Pods which of them are for those.
+/// Most of a namespace, if it is not known before the Pods which budgets select them.
 const MAX_BUDGETS_OF_ALL: usize = 1_000;
 /// Pods that will never run again do not count.
 const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -44,22 +44,22 @@ const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 #[derive(Clone, Debug)]
 pub(super) struct WorkloadReading {
     pub(super) query: WorkloadQuery,
-    /// What was found up to now.
+    /// What was found so far.
     pub(super) workload: Workload,
     /// `spec.selector`, once it is known.
     selector: String,
     /// Labels of `spec.template`.
     labels: BTreeMap<String, String>,
-    /// Budgets of the namespace, where the Pods have no common template.
+    /// Budgets of the namespace, if the Pods have no common template.
     counted: Counted,
-    /// `spec.template`, if that was asked for.
+    /// `spec.template`, if requested.
     template: Value,
-    /// The `ReplicaSet`s with their templates, up to now.
+    /// The `ReplicaSet`s with their templates, so far.
     sets: Vec<SlimReplicaSet>,
-    /// The `ControllerRevision`s, up to now.
+    /// The `ControllerRevision`s, so far.
     revisions: Vec<SlimRevision>,
     next: Next,
-    /// Where the list under way goes on.
+    /// Where the current list continues.
     token: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl WorkloadReading {
         (self.query.pods || self.query.kind.is_none()).then_some(Next::Pods)
     }
 
-    /// Takes the object in.
+    /// Takes in the object.
     fn take(&mut self, kind: TargetKind, object: SlimWorkload) -> Result<(), Failure> {
         let SlimWorkload { metadata, spec, status } = object;
         let selector: Result<Selector, _> = spec.selector.try_into();
@@ -165,7 +165,7 @@ impl WorkloadReading {
         Ok(())
     }
 
-    /// Takes its own ones in.
+    /// Takes in its own `ReplicaSet`s.
     fn take_sets(&mut self, sets: Vec<SlimReplicaSet>) -> Result<(), Failure> {
         let owned: Vec<_> = sets.into_iter().filter(|set| self.owns(&set.metadata)).collect();
         let uids = owned.iter().filter(|set| set.has_pods()).filter_map(|set| set.metadata.uid.clone());
@@ -179,7 +179,7 @@ impl WorkloadReading {
         }
     }
 
-    /// Takes those in that are for its Pods.
+    /// Takes in the budgets for its Pods.
     fn take_budgets(&mut self, budgets: Vec<SlimBudget>) -> Result<(), Failure> {
         if self.query.kind.is_none() {
             self.counted.take(budgets);
@@ -191,7 +191,7 @@ impl WorkloadReading {
             return Ok(());
         }
         let own = budgets.into_iter().filter_map(|budget| budget.of(&self.labels));
-        // None is a list, too.
+        // An empty list is a result, too.
         let known = self.workload.budgets.get_or_insert_default();
         known.extend(own);
         if known.len() > MAX_BUDGETS {
@@ -201,10 +201,10 @@ impl WorkloadReading {
         Ok(())
     }
 
-    /// Takes its own Pods in.
+    /// Takes in its own Pods.
     fn take_pods(&mut self, pods: impl Iterator<Item = ObjectMeta>) {
         let selected = self.query.kind.is_none();
-        // None is a list, too.
+        // An empty list is a result, too.
         self.workload.pods.get_or_insert_default();
         for pod in pods {
             if selected {
@@ -219,12 +219,12 @@ impl WorkloadReading {
         }
     }
 
-    /// It is the controlling owner.
+    /// The workload is the controlling owner.
     fn owns(&self, metadata: &ObjectMeta) -> bool {
         controller_uid(metadata).is_some_and(|uid| uid == self.workload.uid)
     }
 
-    /// It belongs to one of its controllers.
+    /// One of the workload's controllers is the controlling owner.
     fn has(&self, metadata: &ObjectMeta) -> bool {
         controller_uid(metadata).is_some_and(|uid| self.workload.controllers.iter().any(|own| own == uid))
     }
@@ -319,8 +319,9 @@ impl Reading for WorkloadReading {
     }
 }
 
-/// Asks admission to release a workload that is parked: the policy `pitstop-unpark` puts its strategy back and removes the label.
-/// Then nobody owns the field that was changed, and who applies it has no conflict. A strategy that is as it was needs no policy.
+/// Asks admission to release a parked workload: the policy `pitstop-unpark` restores its strategy and removes the
+/// label. Then no manager owns the changed field, and applying it causes no conflict. An unchanged strategy needs no
+/// policy.
 pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> {
     let mark = release.to.mark().map(|mark| format!("{RELEASE}{mark}"));
     patch(release, &release.resource_version, mark.as_deref(), None)
@@ -330,12 +331,12 @@ pub(super) fn release(release: &Release) -> Result<HttpRequest, request::Error> 
 pub(super) enum Released {
     /// Nothing.
     All,
-    /// All of it, of this version of the workload: the policy that releases it is not in force.
+    /// All of it, on this version of the workload: the releasing policy is not in force.
     Nothing(String),
 }
 
-/// What came of it. Without the policy that releases, the one that narrows what the controller writes denies the label; without
-/// both, it is stored.
+/// The result of the release. Without the releasing policy, the policy that narrows the controller's writes denies the
+/// label; without both, the label is stored.
 pub(super) fn released(release: &Release, answer: Answer) -> Result<Released, Failure> {
     let text = match answer {
         Answer::Body(text) => text,
@@ -350,7 +351,7 @@ pub(super) fn released(release: &Release, answer: Answer) -> Result<Released, Fa
     Ok(version.map_or(Released::All, Released::Nothing))
 }
 
-/// Releases a workload where no policy does.
+/// Releases a workload if no policy does.
 pub(super) fn release_without_policy(
     release: &Release,
     resource_version: &str,
@@ -366,7 +367,7 @@ pub(super) fn release_without_policy(
     patch(release, resource_version, None, spec)
 }
 
-/// Gives the label and the spec these values, if the workload is still that version.
+/// Gives the label and the spec these values, if the workload is still this version.
 fn patch(
     release: &Release,
     resource_version: &str,
@@ -386,7 +387,7 @@ fn patch(
     )
 }
 
-/// What the policy denies of any workload, parked or not, as a dry run.
+/// A dry run that the policy denies for any workload, parked or not.
 pub(super) fn try_release(kind: TargetKind, key: &ObjectKey) -> Result<HttpRequest, request::Error> {
     let metadata = json!({"labels": {PARKED: null}, "annotations": {"pitstop.dev/tried": ""}});
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
@@ -397,7 +398,7 @@ pub(super) fn try_release(kind: TargetKind, key: &ObjectKey) -> Result<HttpReque
     )
 }
 
-/// The policy denies it, so the release is allowed and nothing else.
+/// Its denial shows that only the release is allowed.
 pub(super) const POLICY: Policy = Policy {
     name: "pitstop-controller-workloads",
     component: "in-place",
@@ -418,7 +419,7 @@ fn controller_uid(metadata: &ObjectMeta) -> Option<&str> {
     controller(metadata).map(|owner| owner.uid.as_str())
 }
 
-/// `selected`: no controller of its own tells of its revision.
+/// `selected`: its revision is pitstop's mark, not its controller's.
 fn listed(pod: ObjectMeta, selected: bool) -> Listed {
     Listed {
         revision: if selected { pod_mark(&pod) } else { pod_revision(&pod) },
@@ -428,7 +429,7 @@ fn listed(pod: ObjectMeta, selected: bool) -> Listed {
     }
 }
 
-/// Any of the three kinds.
+/// A workload of any of the three kinds.
 #[derive(Deserialize)]
 struct SlimWorkload {
     metadata: ObjectMeta,

@@ -130,7 +130,7 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
         Budget { name: "one".into(), desired_healthy: Some(3), healthy: 5, expected: 6, partial: false };
     let all = Budget { name: "all".into(), desired_healthy: None, ..one.clone() };
     assert_eq!(reading.workload.budgets, Some(vec![one, all]));
-    // A list without an end is none that can be kept.
+    // A list that is too long is not kept.
     let mut reading = WorkloadReading::new(query(TargetKind::DaemonSet));
     assert!(tell(
         &mut reading,
@@ -153,7 +153,7 @@ fn what_cannot_be_read_is_named() {
     assert!(failed.message.contains("its spec.selector cannot be read"), "{}", failed.message);
 }
 
-/// Of a workload without Pods, it is known that it has none.
+/// A workload without Pods is known to have none.
 #[test]
 fn a_list_of_no_pods_is_one() {
     let mut reading = reading(TargetKind::StatefulSet, true);

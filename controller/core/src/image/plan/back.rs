@@ -1,4 +1,4 @@
-//! The way back: an end without success puts the old images back first, where that is asked for.
+//! Rollback: an end without success first restores the old images, if requested.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::time::earliest;
 
-/// How long the kubelet may take to tell of a container with its old image, not of the one before.
+/// How long the kubelet may take to report a container with its old image, not the one before.
 const TOLD: Duration = Duration::from_secs(2);
 
 impl Planner<'_> {
-    /// An end without success: the old images are put back first, where that is asked for.
+    /// An end without success: first restores the old images, if requested.
     pub(super) fn fails(&self, pod: &Pod, end: &End) -> Plan {
         let update = self.observed.update;
         let untouched =
@@ -39,7 +39,7 @@ impl Planner<'_> {
         self.waiting(status, &Wait::new(Phase::RollingBack, status::ROLLING_BACK, text), Urgency::Now)
     }
 
-    /// Puts the old images back, and ends once the old containers run again.
+    /// Restores the old images, and ends once the old containers run again.
     pub(super) fn restore(&self, pod: &Pod, place: &Place, restoring: &Restoring) -> Plan {
         let update = self.observed.update;
         let end = End::from(restoring);
@@ -81,19 +81,19 @@ impl Planner<'_> {
         Plan { wake_at: at, ..self.told(&Self::rolls_back(&end), Urgency::Later) }
     }
 
-    /// The kubelet keeps old containers waiting: writes down other strings for the same images, while there are any.
+    /// If the kubelet keeps old containers in back-off, chooses other strings for the same images, while any are left.
     fn other_ways(&self, pod: &Pod, end: &End) -> Option<Plan> {
         let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
-        // A kubelet stops all that it has to before it starts anything, and tells until then of those that wait what was so of their
-        // new images.
+        // A kubelet stops all containers that it must stop before it starts any. Until then it reports waiting
+        // containers as they were with their new images.
         let stops = self.observed.update.status.containers.iter().any(|c| runs_new(c, pod));
         if !told || pod.unseen() || stops {
             return None;
         }
         let mut status = self.observed.update.status.clone();
         for container in &mut status.containers {
-            // A kubelet holds back the strings by which it has started a container anew. By the first one of a container that had
-            // never restarted it has not: what is told is of the new image still.
+            // A kubelet holds back strings with which it has restarted a container. With the first string of a
+            // container without restarts it has not: the report is still about the new image.
             let fresh = container.before.restart_count == 0 && container.restored == container.before.image;
             if !fresh && pod.container(&container.name).is_some_and(in_back_off) {
                 let ways = ways_back(&container.before);

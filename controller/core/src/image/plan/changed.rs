@@ -1,4 +1,4 @@
-//! The Pod has its new images, or is to get them: followed until the new containers have been ready for long enough.
+//! From the change of the Pod's images until the new containers have been ready for long enough.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use crate::time::{Mono, earliest, seconds};
 enum Judged {
     Ready,
     Waits(Wait),
-    /// That one was ready, and is not told to be any more, which may pass: until then.
+    /// This container was ready and no longer is by its kubelet's report, which may pass until then.
     Lost(String, Mono),
     Bad(End),
 }
 
-/// How long it may take that the Pod shows what a probe has found.
+/// How long the Pod's status may lag behind a probe.
 const SHOWN: Duration = Duration::from_secs(2);
-/// The longest that probes are waited for.
+/// The longest wait for probes.
 const LONGEST: Duration = Duration::from_mins(1);
 
 impl Planner<'_> {
-    /// By the first rule that applies.
+    /// Plans by the first rule that applies.
     pub(super) fn changes(&self, pod: &Pod, place: &Place) -> Plan {
         let update = self.observed.update;
         let (expired, deadline) = self.deadline();
@@ -43,12 +43,12 @@ impl Planner<'_> {
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
-    /// The Pod is to get its new images.
+    /// Gives the Pod its new images.
     fn writes(&self, pod: &Pod, place: &Place) -> Plan {
         if let Some(end) = self.refused() {
             return self.fails(pod, &end);
         }
-        // A kubelet may tell of a gate that was open for a moment only when another request has closed it again.
+        // A kubelet may report a gate that was open for a moment only after another request has closed it again.
         if let Err((wait, at)) = self.drained(pod)
             && *place == Place::Before
             && self.observed.writing.is_empty()
@@ -57,13 +57,13 @@ impl Planner<'_> {
             return Plan { orders: self.orders(pod), wake_at: at, ..plan };
         }
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
-        // What the API server is asked about the change, it answers first.
+        // A dry run under way is answered first.
         let deed = self.observed.deed.filter(|deed| matches!(deed, Deed::TryImages { .. })).cloned();
         let images = if deed.is_some() { Vec::new() } else { self.images(pod, |c| &c.written) };
         Plan { images, deed, orders: self.orders(pod), ..self.told(&wait, Urgency::Later) }
     }
 
-    /// The Pod has them.
+    /// The Pod has its new images.
     fn follows(&self, pod: &Pod) -> Plan {
         if self.observed.memory.node.is_unheard() {
             return self.unheard(pod);
@@ -90,7 +90,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The new containers are not all ready yet, and may be in time.
+    /// Waits for new containers that are not ready yet, and may be in time.
     fn awaits(&self, pod: &Pod, status: PodImageUpdateStatus, wait: &Wait) -> Plan {
         let limit = self.observed.update.spec.ready_timeout();
         let written = self.observed.memory.written_since;
@@ -108,7 +108,7 @@ impl Planner<'_> {
         Plan { orders: self.orders(pod), wake_at: earliest(until, next), ..plan }
     }
 
-    /// All new containers are ready: they are watched for a while.
+    /// All new containers are ready: watches them for a while.
     fn observe(&self, pod: &Pod, status: PodImageUpdateStatus) -> Plan {
         let update = self.observed.update;
         let observe = update.spec.observe();
@@ -168,8 +168,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Until when a container that was ready may be not: a kubelet that starts anew knows of no probe yet, and now and then tells so
-    /// (seen on 1.36). Counted from the first time, so that what comes and goes is not good.
+    /// Until when a container that was ready may be not ready: a restarted kubelet knows of no probe yet, and sometimes
+    /// reports that (seen on 1.36). Counted from the first time, so that a flapping container fails.
     fn may_pass(&self, container: &Container) -> Option<Mono> {
         let probes = Duration::from_secs(container.probe_seconds.into()).min(LONGEST);
         let until = self.observed.memory.lost_at?.after(probes.saturating_add(SHOWN));

@@ -1,10 +1,10 @@
 //! What to do about one update, from what is stored and what is observed.
 //!
-//! Stages, each resting only on what is stored and on what the Pod says: not accepted → accepted (`status.target` and what the
-//! Pod had are durable), and the API server would store the change → the node has the images → the request's turn → drained,
-//! where asked for → `written` is durable, and the API server would store that → the Pod changed → the new containers ready, and
-//! known to run what was pulled → watched → the end. An end without success puts the old images back first, and
-//! `status.restoring` keeps what end that will be.
+//! Stages, each based only on what is stored and on the Pod: not accepted → accepted (`status.target` and the old
+//! images are durable), and the API server would store the change → the node has the images → the request's turn →
+//! drained, if requested → `written` is durable, and the API server would store that → the Pod changed → the new
+//! containers ready, and known to run the pulled images → watched → the end. An end without success first restores the
+//! old images, and `status.restoring` keeps what end that will be.
 
 mod back;
 mod changed;
@@ -36,11 +36,11 @@ use crate::time::{Mono, earliest};
 /// What one update needs.
 pub type Plan = crate::plan::Plan<PodImageUpdateStatus>;
 
-/// How often in a row the API server may refuse a change before it is taken at its word: one that has just started refuses
-/// what it does not know the roles for yet.
+/// How often in a row the API server may refuse a change before the refusal counts: one that has just started refuses
+/// changes until it knows the roles.
 const REFUSALS: u32 = 3;
 
-/// Decides.
+/// Plans one update.
 pub fn plan(wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
     let planner = Planner { now: observed.now, wall, config, observed };
     let update = observed.update;
@@ -64,7 +64,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Not accepted yet.
+    /// Plans a request that is not accepted yet.
     fn accept(&self) -> Plan {
         let update = self.observed.update;
         let (expired, deadline) = self.deadline();
@@ -86,7 +86,7 @@ impl Planner<'_> {
             let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
             return Plan { wake_at: deadline, ..self.told(&wait, urgency) };
         }
-        // What is named here would be others than what stands when it is written.
+        // During a write of the Pod's images, the images noted here would soon be outdated.
         if self.observed.written_now {
             return Plan { wake_at: deadline, ..Plan::default() };
         }
@@ -108,7 +108,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The Pod can have the images: accepts the request, and asks the API server meanwhile whether it would store the change.
+    /// The Pod can have the images: accepts the request, and meanwhile makes a dry run of the change.
     fn checked(&self, pod: &Pod, containers: Vec<ContainerStatus>, deadline: Option<Mono>) -> Plan {
         let update = self.observed.update;
         if update.spec.dry_run {
@@ -120,7 +120,7 @@ impl Planner<'_> {
         }
         let proven = containers.iter().all(|container| self.observed.proven(&container.name).is_some());
         let mut status = accepted(update, pod, containers, self.config, self.wall);
-        // Nothing is to be waited for: what the Pod gets is written down with the acceptance.
+        // Nothing to wait for: the new image strings are stored with the acceptance.
         let at_once = proven && update.spec.unready_grace_period_seconds.is_none();
         let plan = if let Some(Ok(missing)) = at_once.then(|| self.pulled(pod, &mut status)) {
             status::pulled(&mut status, update, missing.as_deref(), self.wall);
@@ -132,7 +132,7 @@ impl Planner<'_> {
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
-    /// Whether the API server would store the change, as long as it has not said so: it speaks before the node pulls.
+    /// Asks the API server whether it would store the change, until it has answered: that comes before the node pulls.
     fn preflight(&self, pod: &Pod) -> Option<Plan> {
         if self.observed.memory.tried.is_some() {
             return None;
@@ -154,7 +154,7 @@ impl Planner<'_> {
         asks.then(|| Deed::TryImages { key: pod.key.clone(), uid: pod.uid.clone(), images })
     }
 
-    /// Accepted: by the first rule that applies.
+    /// Plans an accepted request by the first rule that applies.
     fn follow(&self) -> Plan {
         let update = self.observed.update;
         let Some(pod) = self.observed.pod.filter(|pod| update.is_for(pod) && !pod.gone()) else {
@@ -175,7 +175,7 @@ impl Planner<'_> {
         self.prepare(pod)
     }
 
-    /// Nothing of the Pod is changed yet.
+    /// Plans before the Pod is changed.
     fn prepare(&self, pod: &Pod) -> Plan {
         let update = self.observed.update;
         if update.spec.cancel {
@@ -189,7 +189,7 @@ impl Planner<'_> {
         if expired {
             return self.end(&self.late());
         }
-        // What a leader before this one has asked the daemon, it had asked the API server before.
+        // A former leader that has placed orders had made the dry run before.
         if self.observed.orders.is_empty()
             && let Some(plan) = self.preflight(pod)
         {
@@ -214,7 +214,7 @@ impl Planner<'_> {
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
-    /// The node has the images: waits for the request's turn and for the drain, and then writes down what the Pod gets.
+    /// The node has the images: waits for the request's turn and for the drain, and then stores the new image strings.
     fn begin(&self, pod: &Pod, mut status: PodImageUpdateStatus) -> Plan {
         let update = self.observed.update;
         let orders = self.orders(pod);
@@ -249,12 +249,12 @@ impl Planner<'_> {
         let of = |name: &str| status.containers.iter().find(|container| container.name == *name);
         let written = changes(pod, |name| of(name).map(|container| container.written.as_str()));
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
-        // While that is written down, the API server is asked once more: with the digest, and some time after the first.
+        // While they are stored, a second dry run is made: with the digest, and some time after the first.
         let deed = self.tries(pod, written);
         Plan { deed, ..stands(status, &wait, Urgency::Now) }
     }
 
-    /// Whether the Pod has been out of service for long enough; if not, what is waited for, and when to look again.
+    /// Succeeds if the Pod has been out of service for long enough. The error has the wait, and when to look again.
     fn drained(&self, pod: &Pod) -> Result<(), (Wait, Option<Mono>)> {
         let Some(grace) = self.observed.update.spec.unready_grace_period_seconds else { return Ok(()) };
         let stage = self.observed.memory.drain.stage(self.now, pod, grace);
@@ -267,7 +267,7 @@ impl Planner<'_> {
         ahead.or_else(|| self.observed.earlier.clone().map(Before::Request))
     }
 
-    /// It waits for its turn.
+    /// The wait for its turn.
     fn queued(&self, phase: Phase, by: &Before) -> Wait {
         let status = &self.observed.update.status;
         let told = before::told(&status.conditions, by.reason()).filter(|_| status.phase == Some(phase));
@@ -282,13 +282,13 @@ impl Planner<'_> {
         changes.map(|change| ImageChange { tried: tried(&change), ..change }).collect()
     }
 
-    /// How a request ends whose change is refused for good.
+    /// The end of a request whose change is refused for good.
     fn refused(&self) -> Option<End> {
         let (times, text) = self.observed.memory.refused.as_ref()?;
         (*times >= REFUSALS).then(|| End::failed(status::REFUSED, text.clone()))
     }
 
-    /// Its Pod is not there, or over.
+    /// Its Pod is missing, or over.
     fn follow_no_pod(&self) -> Plan {
         if let Some(at) = self.lag_until() {
             return Plan { wake_at: Some(at), ..self.unsure() };
@@ -321,7 +321,8 @@ impl Planner<'_> {
         End::failed(status::POD_GONE, format!("there is no running Pod {}{uid} any more", spec.name))
     }
 
-    /// Ends the request, once no write of the Pod can take effect any more and its puller Pod is gone. What the daemon was asked is withdrawn with it.
+    /// Ends the request, once no write of the Pod can still take effect and its puller Pod is gone. Its orders are
+    /// withdrawn with it.
     fn end(&self, end: &End) -> Plan {
         if !self.observed.writing.is_empty() || self.observed.deed.is_some() {
             return self.unsure();
@@ -337,14 +338,14 @@ impl Planner<'_> {
         self.with_status(status, Urgency::Now)
     }
 
-    /// Nobody knows yet how a write ends: the same one again tells.
+    /// The result of a write is unknown: repeating it shows the result.
     fn unsure(&self) -> Plan {
         let Observed { writing, deed, orders, .. } = self.observed;
         let orders = orders.iter().map(|view| view.order.clone()).collect();
         Plan { images: writing.to_vec(), deed: deed.cloned(), orders, ..Plan::default() }
     }
 
-    /// Over: delete it in time. Nothing else changes, but for which spec that is said of.
+    /// An ended request: deletes it in time. Otherwise only `observedGeneration` changes.
     fn after_end(&self) -> Plan {
         let update = self.observed.update;
         let mut status = update.status.clone();
@@ -360,14 +361,14 @@ impl Planner<'_> {
         }
     }
 
-    /// How a request ends whose time is over.
+    /// The end of a request whose deadline has passed.
     fn late(&self) -> End {
         let waited = condition::find(&self.observed.update.status.conditions, conditions::COMPLETE);
         let waited = waited.filter(|told| told.status != ConditionStatus::True);
         overdue(waited.map_or("it was not done", |waited| &waited.message))
     }
 
-    /// Until when what is missing may only be late; absent once that time is over.
+    /// Until when a missing Pod may only be late; `None` once that time is over.
     fn lag_until(&self) -> Option<Mono> {
         lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
@@ -379,7 +380,7 @@ impl Planner<'_> {
         lifecycle::deadline(self.now, since, limit)
     }
 
-    /// Tells what the request waits for.
+    /// Writes what the request waits for.
     fn told(&self, wait: &Wait, urgency: Urgency) -> Plan {
         self.waiting(self.observed.update.status.clone(), wait, urgency)
     }

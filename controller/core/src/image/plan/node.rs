@@ -1,4 +1,4 @@
-//! While the node is not ready.
+//! Plans while the node is not ready.
 
 use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
 
@@ -10,20 +10,20 @@ use crate::pod::Pod;
 use crate::time::{Mono, seconds};
 
 impl Planner<'_> {
-    /// The Pod shows that its node is not ready: what is said of its containers is of no use until it is back.
+    /// The Pod shows that its node is not ready: reports on its containers do not count until it is back.
     pub(super) fn unheard(&self, pod: &Pod) -> Plan {
         let status = self.observed.update.status.clone();
         Plan { orders: self.orders(pod), ..self.waiting(status, &self.node_wait(pod), Urgency::Later) }
     }
 
-    /// Until when containers have to be ready that got their images at that time.
+    /// Until when containers must be ready that got their images at `since`.
     pub(super) fn time_for_ready(&self, since: Option<Mono>) -> Option<Mono> {
         let from = self.observed.memory.node.counts_from(since?);
         Some(from.after(seconds(self.observed.update.spec.ready_timeout())))
     }
 
-    /// That time is over: what is done as long as it is not known that the node is ready. `wait` is what is waited for until
-    /// the API server has answered first.
+    /// The plan after that time, `over`, until the node is known to be ready. `wait`: what to report before the API
+    /// server's first answer.
     pub(super) fn asks_node(
         &self,
         pod: &Pod,

@@ -11,18 +11,18 @@ use crate::image::status::{self, End, Wait};
 use crate::pod::Pod;
 use crate::time::Mono;
 
-/// Why the node has not the images.
+/// Why the node does not have the images.
 pub(super) enum Pulling {
-    /// It is waited for.
+    /// The request waits.
     Waits {
-        /// What that is.
+        /// What it waits for.
         wait: Wait,
-        /// When to look again though nothing happened.
+        /// When to look again without an event.
         at: Option<Mono>,
-        /// What to do.
+        /// The deed to do.
         deed: Option<Box<Deed>>,
     },
-    /// It cannot have them.
+    /// The node cannot have them.
     Ends(End),
 }
 
@@ -31,7 +31,7 @@ impl Pulling {
         Self::Waits { wait, at, deed: None }
     }
 
-    /// And that is done.
+    /// Adds a deed to the wait.
     pub(super) fn with(self, deed: Deed) -> Self {
         match self {
             Self::Waits { wait, at, deed: _ } => Self::Waits { wait, at, deed: Some(Box::new(deed)) },
@@ -41,7 +41,8 @@ impl Pulling {
 }
 
 impl Planner<'_> {
-    /// Whether the node has the images; where the pull is left to its kubelet, why. What it has is noted in the status.
+    /// Whether the node has the images; `Some` says why the pull is left to its kubelet. Notes the pulled images in
+    /// `status`.
     pub(super) fn pulled(
         &self,
         pod: &Pod,
@@ -65,7 +66,7 @@ impl Planner<'_> {
                     missing.get_or_insert(end.message);
                 }
                 Stage::Failed(end) => return Err(Pulling::Ends(end)),
-                // As was told at the acceptance.
+                // The acceptance has reported that.
                 Stage::Pulls => pulls = Some((Wait::asked(self.config.daemon_silent_after), None)),
                 Stage::Underway(text) => {
                     let text = format!("the node pulls: {text}");
@@ -89,7 +90,7 @@ impl Planner<'_> {
         match self.by_puller(pod, &needs) {
             Ok(waits) => Err(waits),
             Err(end) => {
-                // Where no puller Pod has tried, the daemon's word stands.
+                // If no puller Pod has tried, the daemon's reason stands.
                 let reason = if end.reason == status::CANNOT_PROVE { told.reason } else { end.reason };
                 let end = End { reason, message: format!("{}; {}", told.message, end.message), ..end };
                 if policy == Pull::IfPossible {
@@ -100,8 +101,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The daemon has not said a word: what is waited for, or how long that has been enough. A pull may take its time, and the
-    /// daemon says within seconds that it is at it.
+    /// The daemon has not answered: returns the wait, or fails if the silence is too long. A pull may take its time,
+    /// but the daemon reports within seconds that it pulls.
     fn unanswered(&self, container: &str) -> Result<(Wait, Option<Mono>), End> {
         if !self.observed.guarded {
             return Ok((Wait::policy(), None));
@@ -123,7 +124,8 @@ impl Planner<'_> {
         Ok((if again { Wait::proof() } else { Wait::asked(self.config.daemon_silent_after) }, until))
     }
 
-    /// What the node's daemon is asked; nothing more once the kubelet alone tells that the new containers run what was pulled.
+    /// The orders for the node's daemon; none once the kubelet alone reports that the new containers run the pulled
+    /// images.
     pub(super) fn orders(&self, pod: &Pod) -> Vec<Order> {
         let wants = self.observed.guarded && !is_known(self.observed.update, pod);
         if wants { orders::wanted(self.observed, pod) } else { Vec::new() }

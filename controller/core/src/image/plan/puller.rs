@@ -1,4 +1,4 @@
-//! What the registry gives to nobody without credentials is pulled by a puller Pod.
+//! A puller Pod pulls images for which the registry requires credentials.
 
 use pitstop_api::image_update::{ContainerStatus, Phase};
 use pitstop_api::nodework::PullPolicy;
@@ -16,7 +16,7 @@ use crate::time::Mono;
 const MAX_LIMIT: i64 = 86_400;
 
 impl Planner<'_> {
-    /// The containers of that name need a puller Pod for their images: what is waited for, and what is to be done.
+    /// The containers `needs` need a puller Pod for their images: what to wait for, and what to do.
     pub(super) fn by_puller(&self, pod: &Pod, needs: &[&ContainerStatus]) -> Result<Pulling, End> {
         let memory = &self.observed.memory.puller;
         if let Some(end) = memory.end() {
@@ -68,14 +68,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Its puller Pod, where that is still to be deleted; nothing where it cannot be.
+    /// Its puller Pod, if that is still to be deleted; `None` if it cannot be.
     fn leftover(&self) -> Option<&Pod> {
         let memory = &self.observed.memory.puller;
         let own = self.observed.puller.filter(|pod| is_own(self.observed.update, pod));
         own.filter(|_| memory.undeletable < REFUSALS)
     }
 
-    /// What goes before the end of the request: the deletion of its puller Pod, which is to be seen.
+    /// Before the end of the request: deletes its puller Pod, and waits until that is seen.
     pub(super) fn sweeps(&self) -> Option<Plan> {
         let memory = &self.observed.memory.puller;
         if let Some(pod) = self.leftover() {
@@ -96,7 +96,7 @@ impl Planner<'_> {
         }
     }
 
-    /// An image is to be pulled by it, or the daemon has yet to tell that the node has it.
+    /// It has to pull an image, or the daemon has yet to report that the node has the image.
     fn needs_puller(&self) -> bool {
         let update = self.observed.update;
         if update.completed() || update.deleting || update.changes() {

@@ -14,7 +14,7 @@ fn drains() -> World {
     world
 }
 
-/// The Pod has the request's hold, and its kubelet tells whether it is ready.
+/// The Pod has the request's hold, and its kubelet reports whether it is ready.
 fn held(world: &mut World, ready: bool) {
     let message = serde_json::to_string(&[world.update.hold().unwrap()]).unwrap();
     let pod = world.pod.as_mut().unwrap();
@@ -36,7 +36,7 @@ fn a_pod_is_taken_out_of_service_first_where_that_is_asked_for() {
     assert_eq!((world.phase(), world.update.hold()), (Phase::Observing, None));
 }
 
-/// The update before has opened the gate for a moment, and the kubelet tells so when the grace is over.
+/// The previous update opened the gate for a moment, and the kubelet reports that when the grace period is over.
 #[test]
 fn a_pod_that_is_ready_again_before_it_is_changed_is_drained_anew() {
     let mut world = drains();

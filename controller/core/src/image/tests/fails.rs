@@ -1,4 +1,4 @@
-//! What does badly goes back.
+//! Failed updates restore the old images.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn what_is_ready_and_then_not_goes_back() {
     assert_eq!(world.phase(), Phase::RollingBack);
 }
 
-/// A kubelet that starts anew may tell so until its next probe (seen on 1.36).
+/// A restarted kubelet may report not ready until its next probe (seen on 1.36).
 #[test]
 fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
     let watched = || {
@@ -93,7 +93,7 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
     let mut world = watched();
     world.pass(1);
     assert_eq!(world.phase(), Phase::RollingBack);
-    // It is watched anew from when it is ready again, and what comes and goes is not good.
+    // It is watched anew once it is ready again; a flapping container fails.
     let mut world = watched();
     world.sees(|status| status.ready = true);
     world.pass(59);
@@ -105,7 +105,7 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
     world.pass(1);
     world.sees(|status| status.ready = false);
     assert_eq!(world.phase(), Phase::RollingBack);
-    // Once more is a matter of its own where it was ready for a while: the kubelet has started anew.
+    // After a while of readiness, one more loss counts separately: the kubelet has restarted.
     let mut world = watched();
     for expected in [Phase::Observing, Phase::RollingBack] {
         world.sees(|status| status.ready = true);
@@ -191,7 +191,7 @@ fn what_the_api_server_refuses_again_and_again_ends_before_anything_is_pulled() 
     world.settle();
     assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Failed, "Refused", 0));
     assert_eq!(world.update.status.message, "no such right");
-    // Or after: nothing was changed, so nothing is put back.
+    // The same after the pull: nothing was changed, so nothing is restored.
     let mut world = World::new(&json!({}));
     world.settle();
     world.refuses = Some("no such right".into());
@@ -207,7 +207,7 @@ fn a_pod_that_is_gone_ends_the_request() {
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "PodGone"));
 }
 
-/// What is told of a container right after the change may be of its old image.
+/// A report right after the change may be about the old image.
 #[test]
 fn a_new_image_is_not_blamed_for_what_was_so_before() {
     let mut world = World::new(&json!({}));
@@ -229,7 +229,7 @@ fn changed_after_a_restart(spec: &Value) -> World {
     world
 }
 
-/// The kubelet keeps a container waiting that was started with the same string a short while ago (seen on 1.36).
+/// The kubelet keeps a container in back-off that it started with the same string a short while ago (seen on 1.36).
 #[test]
 fn old_images_that_are_in_back_off_get_other_strings() {
     let mut world = changed_after_a_restart(&json!({}));
@@ -252,7 +252,7 @@ fn old_images_that_are_in_back_off_get_other_strings() {
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }
 
-/// The kubelet has not come to start it: it stops the other container first (seen on 1.36, which then started it twice).
+/// The kubelet does not start it yet: it stops the other container first (seen on 1.36, which then started it twice).
 #[test]
 fn what_waits_for_another_container_to_end_gets_no_other_string() {
     let image = "registry.example.com/shop/web:v2";
@@ -266,7 +266,7 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     world.settle();
     world.pass(20);
     assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
-    // It has, and keeps it waiting.
+    // The other one has stopped, and the kubelet keeps this one in back-off.
     let sidecar = world.pod.as_mut().unwrap().containers[1].status.as_mut().unwrap();
     (sidecar.container_id, sidecar.restart_count) = (id(3), 3);
     sidecar.image_id = format!("registry.example.com/shop/web@{OLD}");
@@ -274,8 +274,8 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     assert_eq!(world.image(), format!("registry.example.com/shop/web:v1@{OLD}"));
 }
 
-/// A kubelet that has never started a container anew does not hold its string back: what it tells is of the new image still, however
-/// long it takes to start the old one.
+/// A kubelet that has never restarted a container does not hold its string back: its report is still about the new
+/// image, however long the start of the old one takes.
 #[test]
 fn an_old_image_that_was_never_restarted_needs_no_other_string() {
     let mut world = World::changed(&json!({}));
@@ -286,8 +286,8 @@ fn an_old_image_that_was_never_restarted_needs_no_other_string() {
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }
 
-/// The kubelet starts the container by the first string just when another one is written, and then stops it for that one (seen on
-/// 1.36, under kills), in no more than the Pod's grace.
+/// The kubelet starts the container with the first string just when another one is written, and then stops it for that
+/// one (seen on 1.36, under kills), within the Pod's grace period.
 #[test]
 fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     let by_another_string = |spec: Value| {
@@ -307,7 +307,7 @@ fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     assert_eq!(world.phase(), Phase::RollingBack);
     back(&mut world);
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
-    // It has no more time than to be ready at all.
+    // At most the time in which it must be ready.
     let mut world = by_another_string(json!({"readyTimeoutSeconds": 3}));
     world.pass(2);
     assert_eq!(world.phase(), Phase::RollingBack);
@@ -315,7 +315,7 @@ fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));
 }
 
-/// What did not run when the kubelet had seen a string was started by that string.
+/// A container that did not run when the kubelet had seen a string was started with that string.
 #[test]
 fn an_old_image_that_can_only_be_started_by_the_last_string_is_back_at_once() {
     let observes = |world: &mut World| {
@@ -328,7 +328,7 @@ fn an_old_image_that_can_only_be_started_by_the_last_string_is_back_at_once() {
     observes(&mut world);
     world.pass(2);
     assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
-    // It has yet to see the other string: what it starts now is by the first one.
+    // The kubelet has not seen the other string: it starts the container with the first one.
     back(&mut world);
     observes(&mut world);
     world.pass(1);

@@ -86,30 +86,30 @@ struct World {
     ahead: Option<Ahead>,
     earlier: Option<Named>,
     guarded: bool,
-    /// What the API server says of a dry run, and of a change.
+    /// The API server's refusal of dry runs and changes, if any.
     refuses: Option<String>,
-    /// The Pod under the name of the puller Pod, as the watch shows it.
+    /// The Pod with the name of the puller Pod, as the watch shows it.
     puller: Option<Pod>,
-    /// What the API server says of the creation of one.
+    /// The API server's refusal of a puller Pod, if any.
     no_puller: Option<String>,
-    /// How many dry runs there were.
+    /// Number of dry runs.
     tried: usize,
-    /// What was done beside them.
+    /// Other deeds that were done.
     deeds: Vec<Deed>,
-    /// What is under way.
+    /// The deed under way.
     doing: Option<Deed>,
-    /// What the node is known to have.
+    /// Images that the node is known to have.
     proven: Vec<(String, Pulled)>,
-    /// Whether each image that was written had just been tried.
+    /// Whether a dry run of each written image had just succeeded.
     wrote: Vec<bool>,
-    /// What the API server says of the node.
+    /// The API server's answer about the node.
     node: Done,
     look: Look,
     memory: Memory,
     wake_at: Option<Mono>,
-    /// What only tells of a wait is not written: it is over before.
+    /// Writes that only report a wait are skipped: the wait is over before.
     quick: bool,
-    /// Writes of the status.
+    /// Number of writes of the status.
     writes: usize,
     deleted: bool,
 }
@@ -173,7 +173,7 @@ impl World {
         plan(DateTime::UNIX_EPOCH, &Config::default(), &observed)
     }
 
-    /// Carries one plan out. Whether it changed anything.
+    /// Carries out one plan. Returns whether it changed anything.
     fn step(&mut self) -> bool {
         let Plan { status, orders, images, deed, read, delete, wake_at, .. } = self.plan();
         let status = status.filter(|write| !self.quick || write.urgency == Urgency::Now);
@@ -190,7 +190,7 @@ impl World {
                 self.update.status = write.status;
                 return true;
             }
-            // What is in vain is tried again later.
+            // A deed without effect is tried again later.
             return !matches!(deed, Deed::AskNode(_)) || self.memory != before;
         }
         if read.is_some() {
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Until nothing changes any more; never for ever.
+    /// Until nothing changes any more.
     fn settle(&mut self) {
         for _ in 0..20 {
             if !self.step() {
@@ -396,7 +396,7 @@ fn where_the_kubelet_names_another_digest_the_daemons_word_is_waited_for() {
     assert_eq!((world.phase(), world.orders.len()), (Phase::Succeeded, 0), "the order goes with the request");
 }
 
-/// Acceptance, what is to be written, and the end; the order, its withdrawal and the Pod's change are three more.
+/// The acceptance, the strings to write, and the end. The order, its withdrawal and the Pod's change are three more.
 #[test]
 fn what_goes_well_takes_three_writes_of_the_status() {
     let mut world = World { quick: true, ..World::new(&json!({"observeSeconds": 0})) };
@@ -441,13 +441,13 @@ fn what_others_do_to_the_pod_keeps_it_from_changing_and_not_from_pulling() {
     world.earlier = None;
     world.settle();
     assert_eq!(world.phase(), Phase::Updating);
-    // An earlier one of its own kind is waited for before anything.
+    // It waits for an earlier one of its own kind before anything begins.
     let mut world = World::new(&json!({}));
     let by = Before::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "first") });
     world.ahead = Some(Ahead { by, ..ahead });
     world.settle();
     assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Pending, "Queued", 0));
-    // With each end of one before it, the next is at the head: that is not written for all that wait.
+    // Each end of an earlier one changes the head of the queue. Waiting requests do not write that.
     let told = world.update.status.clone();
     let by = Before::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "second") });
     world.ahead = world.ahead.take().map(|ahead| Ahead { by, ..ahead });

@@ -1,9 +1,9 @@
-//! A node that is not ready: no clock runs but the user's own, and the image is not blamed.
+//! While the node is not ready, only the user's own clock runs, and the image is not blamed.
 
 use super::*;
 
 impl World {
-    /// The node lifecycle controller has noticed that nobody hears of the node, or the kubelet tells again.
+    /// The node lifecycle controller has noticed that the node is silent, or the kubelet reports again.
     fn unheard(&mut self, unheard: bool) {
         let pod = self.pod.as_mut().unwrap();
         (pod.unheard, pod.ready) = (unheard, !unheard);
@@ -41,7 +41,7 @@ fn while_the_node_is_lost_nothing_is_watched() {
     assert_eq!((world.phase(), world.reason(), world.asks()), (Phase::Succeeded, "Updated", 0));
 }
 
-/// A kubelet that begins anew may have to probe first.
+/// A restarted kubelet may have to probe first.
 #[test]
 fn a_container_that_is_not_ready_when_its_node_is_back_has_the_whole_time() {
     let mut world = watched(&json!({"readyTimeoutSeconds": 60, "observeSeconds": 30}));
@@ -64,7 +64,7 @@ fn a_container_that_is_not_ready_when_its_node_is_back_has_the_whole_time() {
     assert_eq!((late.phase(), late.reason()), (Phase::RollingBack, "RollingBack"));
     world.sees(|status| status.ready = true);
     assert_eq!(world.phase(), Phase::Observing);
-    // From now on what gets worse is the image's again.
+    // From now on the image is blamed again.
     world.sees(|status| status.ready = false);
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "NotReady");
 }
@@ -74,7 +74,7 @@ fn what_restarts_with_its_node_is_not_blamed_and_what_restarts_once_more_is() {
     let mut world = watched(&json!({}));
     world.unheard(true);
     world.pass(100);
-    // The kubelet finds what the reboot has ended, and starts it again.
+    // The kubelet finds that the reboot has ended the container, and starts it again.
     let ended = |status: &mut ContainerStatus| {
         (status.state, status.ready) = (ContainerState::Terminated { exit_code: 255 }, false);
     };
@@ -94,7 +94,7 @@ fn what_restarts_with_its_node_is_not_blamed_and_what_restarts_once_more_is() {
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "Restarted");
 }
 
-/// Of a Pod that was not ready, nobody says that its node is lost.
+/// A Pod that was not ready does not show that its node is lost.
 #[test]
 fn before_a_new_container_is_blamed_for_the_time_it_takes_its_node_is_asked_for() {
     for (node, ends) in [
@@ -134,7 +134,7 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
     let asked = world.asks();
     world.pass(1);
     assert_eq!((world.phase(), world.asks()), (Phase::RollingBack, asked + 1), "it may be lost anew");
-    // What its kubelet tells is news, though nobody has asked again.
+    // The kubelet's report is news, even without another question.
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60, "observeSeconds": 5}));
     world.starts(false);
     world.node = Done::Gone;
@@ -146,7 +146,7 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
     assert_eq!(world.phase(), Phase::Succeeded);
 }
 
-/// That a container was ready before is no news.
+/// A container that was ready before is no news.
 #[test]
 fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60}));
@@ -168,7 +168,7 @@ fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
     assert_eq!((world.reason(), world.memory.node.outages()), ("Attesting", 1));
 }
 
-/// A node that crashes may be back before anybody misses it.
+/// A crashed node may be back before its loss is noticed.
 #[test]
 fn what_ends_with_its_node_is_not_blamed_on_its_image() {
     for known in [false, true] {
@@ -215,7 +215,7 @@ fn the_users_own_deadline_runs_on() {
     }
 }
 
-/// The way back waits for the node, too, and not for ever.
+/// The rollback waits for the node, too, but not for ever.
 #[test]
 fn old_images_that_are_put_back_are_not_said_to_fail_while_the_node_is_lost() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60, "activeDeadlineSeconds": 600}));

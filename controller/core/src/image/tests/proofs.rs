@@ -29,7 +29,7 @@ fn what_the_node_is_known_to_have_its_daemon_is_not_asked_for() {
     assert_eq!(world.update.status.containers[0].pulled, Some(pulled()));
     assert_eq!(world.condition(conditions::PULLED).status, ConditionStatus::True);
     assert_eq!(world.writes, 1, "its acceptance, with what the Pod gets");
-    // The other one may be gone by now.
+    // The other update may be gone by now.
     world.proven.clear();
     world.starts(true);
     assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 0), "the kubelet tells what runs");
@@ -37,7 +37,7 @@ fn what_the_node_is_known_to_have_its_daemon_is_not_asked_for() {
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
 }
 
-/// And it drains the Pod, where that is asked for.
+/// It also drains the Pod, if requested.
 #[test]
 fn what_the_node_has_waits_for_its_turn_all_the_same() {
     let with = |field: &str, value: Value| {
@@ -58,7 +58,7 @@ fn what_the_node_has_waits_for_its_turn_all_the_same() {
     assert_eq!(world.orders.len(), 0);
 }
 
-/// Then its daemon tells what runs.
+/// Then its daemon reports what runs.
 #[test]
 fn a_kubelet_that_tells_something_else_is_not_believed() {
     let mut world = World { proven: vec![("app".into(), pulled())], ..World::new(&pinned()) };
@@ -124,7 +124,7 @@ fn what_the_api_server_has_just_stored_for_another_pod_it_stores_for_this_one() 
     assert_eq!(stored(&request, &has, &runs, true), [], "there is nothing to store");
 }
 
-/// The others of its rollout show what becomes of it.
+/// The other updates of its rollout show the result.
 #[test]
 fn what_is_known_to_be_stored_is_written_without_a_dry_run() {
     let mut world = World { proven: vec![("app".into(), pulled())], quick: true, ..World::new(&pinned()) };

@@ -1,4 +1,4 @@
-//! What the registry gives to nobody without credentials is pulled by a puller Pod.
+//! A puller Pod pulls images for which the registry requires credentials.
 
 use pitstop_api::nodework::PullPolicy;
 
@@ -29,7 +29,7 @@ fn waiting(reason: &str, message: &str) -> ContainerState {
     ContainerState::Waiting { reason: reason.into(), message: message.into() }
 }
 
-/// As the kubelet ends a container whose command no image has.
+/// The state of a container whose command no image has.
 const ENDED: ContainerState = ContainerState::Terminated { exit_code: 128 };
 
 /// An update whose image the daemon may not pull, in a cluster where puller Pods can be made.
@@ -50,7 +50,7 @@ fn two() -> Value {
 }
 
 impl World {
-    /// The kubelet tells of a container of the puller Pod.
+    /// The kubelet reports a container of the puller Pod.
     fn kubelet(&mut self, name: &str, state: ContainerState, image_id: &str) {
         let pod = self.puller.as_mut().unwrap();
         let container = pod.containers.iter_mut().find(|c| c.name == name).unwrap();
@@ -95,7 +95,7 @@ fn the_kubelet_pulls_and_the_daemon_proves_it() {
     world.pulled();
     assert_eq!((world.puller.as_ref(), world.makes(), world.deletes()), (None, 1, 1));
     assert_eq!(world.image(), format!("registry.example.com/shop/web:v2@{NEW}"));
-    // The order stands to tell what runs.
+    // The order stays, to report what runs.
     assert_eq!(world.order_ids(), ["u-1/app/2"]);
     world.starts(true);
     world.runs("config-2");
@@ -114,7 +114,7 @@ fn one_pod_pulls_for_all_containers_that_need_it() {
     assert_eq!((world.phase(), world.deletes()), (Phase::Updating, 1));
 }
 
-/// An update of a Pod with `imagePullSecrets`, for whose image the daemon has heard that there is none.
+/// An update of a Pod with `imagePullSecrets`, whose image does not exist by the registry's answer to the daemon.
 fn hidden(spec: &Value, no_puller: Option<&str>) -> World {
     let mut world = World { no_puller: no_puller.map(str::to_owned), ..World::new(spec) };
     world.pod.as_mut().unwrap().pull_secrets = true;
@@ -123,7 +123,7 @@ fn hidden(spec: &Value, no_puller: Option<&str>) -> World {
     world
 }
 
-/// Registries say of a private image that it is not there.
+/// Registries say that a private image does not exist.
 #[test]
 fn what_the_registry_hides_from_the_daemon_is_pulled_for_a_pod_with_secrets() {
     let mut world = hidden(&json!({}), None);
@@ -137,7 +137,7 @@ fn what_the_registry_hides_from_the_daemon_is_pulled_for_a_pod_with_secrets() {
     world.kubelet("app", waiting("ErrImagePull", "r/web:v2: not found"), "");
     assert_eq!((world.phase(), world.reason(), world.deletes()), (Phase::Failed, "PullFailed", 1));
     assert_eq!(world.pod.as_ref().unwrap().containers, web().containers);
-    // Nobody can make a puller Pod: what the daemon has heard stands.
+    // No puller Pod can be made: the daemon's answer stands.
     let world = hidden(&json!({}), Some("there is no right to"));
     assert_eq!((world.phase(), world.reason(), world.makes()), (Phase::Failed, "PullFailed", 3));
     let text = &world.update.status.message;
@@ -153,7 +153,7 @@ fn without_secrets_what_is_not_there_is_believed_at_once() {
     assert_eq!((world.phase(), world.reason(), world.makes()), (Phase::Failed, "PullFailed", 0));
 }
 
-/// Most Pods have secrets from their service account, and most images are public or there.
+/// Most Pods have secrets from their service account, and most images are public or on the node.
 #[test]
 fn a_pod_with_secrets_needs_no_puller_pod_for_what_the_daemon_has() {
     let mut world = World { no_puller: None, ..World::new(&json!({})) };
@@ -259,7 +259,7 @@ fn where_the_pull_may_be_the_kubelets_a_puller_pod_is_tried_once() {
     assert_eq!(world.order_ids(), ["u-1/app/2"]);
     let asked = &world.orders[0].action.pull.as_ref().unwrap().image;
     assert_eq!(asked, "registry.example.com/shop/web:v2");
-    // With one that pulls, the digest is known.
+    // If a puller Pod pulls, the digest is known.
     let mut world = refused(&json!({"pull": "IfPossible"}));
     world.kubelet("app", ENDED, "x");
     world.pulled();
@@ -279,7 +279,7 @@ fn every_end_deletes_it_first() {
         let mut world = refused(&json!({"pullTimeoutSeconds": 86_400}));
         assert!(world.puller.is_some());
         end(&mut world);
-        // What is sent stays on its way until it is seen.
+        // A deed stays planned until its effect is seen.
         let plan = world.plan();
         assert!(matches!(plan.deed, Some(Deed::DeletePod { .. })) || plan.read.is_some(), "{plan:?}");
         assert!(!world.update.completed());
@@ -301,7 +301,7 @@ fn one_that_the_watch_does_not_show_yet_is_waited_for_before_the_end() {
     world.puller = pod;
     world.settle();
     assert_eq!((world.reason(), world.deletes()), ("Cancelled", 1));
-    // It is never shown.
+    // The watch never shows it.
     let mut world = refused(&json!({}));
     world.puller = None;
     world.memory.puller.awaited_since = Some(world.now);
@@ -342,7 +342,7 @@ fn what_is_left_of_one_that_is_over_is_deleted() {
     let pod = world.puller.clone();
     world.update.spec.cancel = true;
     world.settle();
-    // A creation of a former leader arrives late.
+    // A creation by a former leader arrives late.
     world.puller = pod.map(|pod| Pod { uid: "puller-2".into(), ..pod });
     world.settle();
     assert_eq!((world.puller.as_ref(), world.deletes()), (None, 2));
@@ -355,7 +355,7 @@ fn a_pod_of_its_name_that_is_not_its_own_is_left_alone() {
     world.settle();
     assert_eq!((world.reason(), world.deletes()), ("CannotProvePull", 0));
     assert!(world.update.status.message.contains("is not its own"), "{}", world.update.status.message);
-    // Nor is one of another request.
+    // The same for a Pod of another request.
     let mut world = refused(&json!({}));
     world.puller.as_mut().unwrap().made.as_mut().unwrap().owner.uid = "u-2".into();
     world.settle();
@@ -373,7 +373,7 @@ fn what_admission_makes_of_it_is_told() {
 }
 
 impl World {
-    /// The puller Pod mounts that image, and its container has the one that runs.
+    /// The puller Pod mounts this image, and its container has the image that runs.
     fn mounts(&mut self, image: &str) {
         let pod = self.puller.as_mut().unwrap();
         pod.containers[0].image = "registry.example.com/shop/web:v1".into();

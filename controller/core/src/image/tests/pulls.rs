@@ -40,7 +40,7 @@ fn a_pull_may_take_its_time() {
     assert_eq!(world.pod, Some(web()));
 }
 
-/// The acceptance has told so.
+/// The acceptance has reported it.
 #[test]
 fn that_the_daemon_pulls_takes_no_write_of_the_status() {
     let mut world = World::new(&json!({"observeSeconds": 0}));
@@ -51,7 +51,7 @@ fn that_the_daemon_pulls_takes_no_write_of_the_status() {
     assert_eq!((world.phase(), world.reason(), world.writes), (Phase::Pulling, "Pulling", before));
     let asked = "the node's daemon is asked to pull (DaemonNotResponding if it says nothing for 60 s)";
     assert_eq!(world.condition(conditions::COMPLETE).message, asked);
-    // What is in the way is told, and when it is over.
+    // A problem is reported, and its end.
     world.answer(AnswerState::Acknowledged, Some(AnswerReason::PullRetried), None);
     let told = "the node pulls: container app: the daemon's words";
     assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (told, before + 1));
@@ -59,7 +59,7 @@ fn that_the_daemon_pulls_takes_no_write_of_the_status() {
     assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (asked, before + 2));
 }
 
-/// It would be pulled once more from the beginning.
+/// Otherwise the pull would begin again.
 #[test]
 fn an_order_that_says_more_than_this_version_knows_stands() {
     let mut world = World::new(&json!({}));
@@ -71,7 +71,7 @@ fn an_order_that_says_more_than_this_version_knows_stands() {
     assert_eq!(world.orders, placed);
 }
 
-/// Whatever container of the Pod comes first.
+/// Whichever container comes first.
 #[test]
 fn what_is_in_the_way_of_one_pull_is_told_beside_another_that_goes_on() {
     let image = "registry.example.com/shop/web:v2";
@@ -94,7 +94,7 @@ fn a_daemon_that_says_nothing_ends_the_request() {
     assert_eq!(world.reason(), "Pulling");
     world.pass(1);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "DaemonNotResponding"));
-    // Without the policy, or a place in the book, it is not asked: it is not silent.
+    // Without the policy, or a place in the book, the daemon is not asked, so it is not silent.
     let mut world = World::new(&json!({}));
     world.guarded = false;
     world.settle();
@@ -126,7 +126,7 @@ fn the_pull_is_left_to_the_kubelet_where_that_is_asked_for() {
     let mut world = World::new(&json!({"pull": "Skip"}));
     world.settle();
     assert_eq!((world.phase(), world.orders.len()), (Phase::Updating, 0));
-    // Once the new container is there, the daemon is asked what it runs.
+    // Once the new container exists, the daemon is asked what it runs.
     world.starts(true);
     let pull = world.orders[0].action.pull.clone().unwrap();
     assert_eq!(world.orders[0].id, "u-1/app/2");

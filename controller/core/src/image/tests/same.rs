@@ -1,10 +1,10 @@
-//! Which instance is meant, where the Pod has the image already, or a container restarts before the change.
+//! Which instance counts if the Pod has the image already, or a container restarts before the change.
 
 use super::*;
 use crate::image::kind::goes_before;
 use crate::kind::{At, Kind as _};
 
-/// A strategic merge patch puts containers into its own order, and the API server refuses that of a Pod.
+/// A strategic merge patch puts containers into its own order, which the API server refuses for a Pod.
 #[test]
 fn the_dry_run_names_containers_in_the_order_of_the_pod() {
     let image = "registry.example.com/shop/web:v2";
@@ -16,7 +16,7 @@ fn the_dry_run_names_containers_in_the_order_of_the_pod() {
     assert_eq!(names, ["app", "sidecar"]);
 }
 
-/// The change names a digest, which is known before only where it is asked for.
+/// The change names a digest, which is known before only if the request names it.
 #[test]
 fn the_api_server_is_not_asked_twice_within_seconds_about_the_same_change() {
     let tried = |image: &str, seconds: u64| {
@@ -32,7 +32,7 @@ fn the_api_server_is_not_asked_twice_within_seconds_about_the_same_change() {
     assert_eq!([tried(&pinned, 0), tried(&pinned, 1), tried(tag, 0)], [1, 2, 2]);
 }
 
-/// A webhook may have come meanwhile that rewrites images.
+/// A new webhook may rewrite images meanwhile.
 #[test]
 fn a_change_that_was_sent_in_vain_is_tried_before_it_is_sent_again() {
     let mut world = World::new(&json!({"pull": "Skip"}));
@@ -50,7 +50,7 @@ fn a_change_that_was_sent_in_vain_is_tried_before_it_is_sent_again() {
     assert_eq!(tried(&mut world), [false]);
 }
 
-/// One way to the API server less, before the node pulls and before the Pod is changed.
+/// This saves a round trip to the API server before the pull and before the change of the Pod.
 #[test]
 fn the_api_server_is_asked_while_the_status_is_written_and_answers_before_what_follows() {
     let tries = |plan: &Plan| matches!(plan.deed, Some(Deed::TryImages { .. }));
@@ -77,7 +77,7 @@ fn the_api_server_is_asked_while_the_status_is_written_and_answers_before_what_f
     }
 }
 
-/// The kubelet restarts nothing whose image string stays, so there is no new container to wait for.
+/// The kubelet restarts no container whose image string stays, so no new one is awaited.
 #[test]
 fn what_the_pod_has_already_is_no_reason_to_wait() {
     let has = format!("registry.example.com/shop/web:v2@{NEW}");
@@ -94,12 +94,12 @@ fn what_the_pod_has_already_is_no_reason_to_wait() {
     assert_eq!((world.phase(), world.image()), (Phase::Observing, has.as_str()));
     world.pass(30);
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
-    // Some runtimes tell the ID.
+    // Some runtimes report the image ID.
     let mut world = World { pod: pod("config-2".into()), ..World::new(&json!({})) };
     world.settle();
     world.pulled();
     assert_eq!(world.phase(), Phase::Observing);
-    // It is not ready any more: nothing was changed, so nothing is put back.
+    // It is no longer ready: nothing was changed, so nothing is restored.
     world.sees(|status| status.ready = false);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "NotReady"));
     let mut world = World { pod: pod("config-1".into()), ..World::new(&json!({})) };
@@ -110,7 +110,7 @@ fn what_the_pod_has_already_is_no_reason_to_wait() {
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "OtherImage"));
 }
 
-/// Another update has written it and was deleted, and the kubelet is at it: seed 17998.
+/// Another update wrote the image and was deleted, and the kubelet replaces the container: seed 17998.
 #[test]
 fn a_container_that_is_being_replaced_for_what_the_pod_has_already_is_waited_for() {
     let mut world = World::new(&json!({}));
@@ -127,7 +127,8 @@ fn a_container_that_is_being_replaced_for_what_the_pod_has_already_is_waited_for
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
 }
 
-/// The Pod had another image for a while, which its kubelet may be acting on: it stops the container, and tells nothing meanwhile.
+/// The Pod had another image for a while, and its kubelet may be applying it: it stops the container, and reports
+/// nothing meanwhile.
 #[test]
 fn what_the_pod_has_already_is_not_believed_before_the_kubelet_has_seen_it() {
     let mut world = World::new(&json!({}));
@@ -185,7 +186,7 @@ fn what_restarts_before_the_change_is_not_taken_for_the_new_one() {
     assert_eq!((world.phase(), &world.orders), (Phase::Updating, &order), "an order never changes");
     let before = &world.update.status.containers[0].before;
     assert_eq!((before.container_id.as_str(), before.restart_count), (id(3).as_str(), 1));
-    // The daemon tells of it as of another one than its order names.
+    // The daemon reports it as another instance than its order names.
     let running = Running { container_id: "03".repeat(32), image_id: "config-1".into(), digest: OLD.into() };
     let image = ImageAnswer { pulled: Some(pulled()), running: Some(running) };
     world.answer(AnswerState::Done, None, Some(&image));
@@ -198,7 +199,7 @@ fn what_restarts_before_the_change_is_not_taken_for_the_new_one() {
     assert_eq!(world.phase(), Phase::Observing);
 }
 
-/// The kubelet has not got to the new image when the old container ends by itself.
+/// The old container ends by itself before the kubelet applies the new image.
 #[test]
 fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
     let mut world = World::changed(&json!({}));
@@ -212,7 +213,7 @@ fn what_restarts_with_its_old_image_after_the_change_is_waited_for() {
     }
 }
 
-/// It waits, and meanwhile the container comes up: now there is something to be stopped.
+/// The container starts while the request waits: now it must be stopped.
 #[test]
 fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
     let mut world = World::new(&json!({"suspend": true}));
@@ -227,7 +228,7 @@ fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
     assert_eq!(world.phase(), Phase::Updating);
 }
 
-/// What comes up with the old image at the moment of the change is ready, too.
+/// A container that starts with the old image during the change is also ready.
 #[test]
 fn the_watch_begins_with_the_instance_that_has_the_new_image() {
     let mut world = World::new(&json!({}));
@@ -246,7 +247,7 @@ fn the_watch_begins_with_the_instance_that_has_the_new_image() {
     assert_eq!(world.phase(), Phase::Succeeded);
 }
 
-/// A leader that begins may decide about others before it has looked at the request.
+/// A new leader may plan others before this request.
 #[test]
 fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
     let world = World::changed(&json!({}));
@@ -257,7 +258,7 @@ fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
     assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
 }
 
-/// Its kubelet stops another container of the Pod, and tells of the rest as it was before.
+/// Its kubelet stops another container of the Pod, and reports the rest as before.
 #[test]
 fn what_was_never_replaced_is_back_once_the_kubelet_has_seen_that() {
     let mut world = World::changed(&json!({}));
@@ -288,7 +289,7 @@ fn what_did_not_run_may_come_up_once_more_with_its_old_image() {
     }
 }
 
-/// Another update has written the very string meanwhile.
+/// Another update has written this string meanwhile.
 #[test]
 fn what_goes_back_is_what_the_pod_had_when_it_was_changed() {
     let mut world = World::new(&json!({"suspend": true}));
@@ -304,7 +305,7 @@ fn what_goes_back_is_what_the_pod_had_when_it_was_changed() {
     assert_eq!((world.phase(), world.image()), (Phase::RollingBack, pinned.as_str()));
 }
 
-/// Which image the kubelet has pulled can only be asked once the Pod has it.
+/// The daemon can be asked for the kubelet's image only once the Pod has it.
 #[test]
 fn the_daemon_is_asked_later_about_what_was_written() {
     let mut world = World::new(&json!({"pull": "Skip"}));

@@ -156,7 +156,7 @@ fn a_later_request_waits_its_turn() {
     assert!(scene.states().is_empty());
     let plan = scene.act();
     assert_eq!((plan.status, plan.orders.len()), (None, 0), "it is said once");
-    // Another one goes first now, for a while at the most.
+    // Another request goes first now, for a limited time.
     let by = Before::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "grow") });
     scene.ahead = Some(Ahead { by, until: Some(Mono(9 * S)), has_pod: false, crowded: false });
     let plan = scene.act();

@@ -94,7 +94,7 @@ fn a_new_request_shows_the_hooks_of_its_containers() {
     }
 }
 
-/// `kubectl apply` of the same file: what admission filled in is not in it.
+/// `kubectl apply` of the same file, which lacks the fields that admission filled in.
 #[test]
 fn a_spec_that_is_said_again_is_kept_as_it_is() {
     let written = raw(&["app", "sidecar"]);
@@ -168,7 +168,8 @@ fn d21_what_admission_filled_in_never_changes() {
     }
 }
 
-/// `OpenKruise`'s Go types know neither `preStop.sleep` nor `strategy.mechanism`: a client reads and writes without them.
+/// `OpenKruise`'s Go types know neither `preStop.sleep` nor `strategy.mechanism`: a client reads and writes without
+/// them.
 #[test]
 fn what_a_typed_kruise_client_cannot_carry_stays() {
     let mut old = Scene::admitted(&["app"]).request;

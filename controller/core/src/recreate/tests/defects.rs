@@ -1,5 +1,5 @@
-//! Defects of `OpenKruise` that must not exist here, as far as no other test shows them. Each test's name begins with
-//! the row of `docs/design/kruise-defects.md` that it is for.
+//! Defects of `OpenKruise` that must not exist here and that no other test covers. Each test's name begins with its row
+//! of `docs/design/kruise-defects.md`.
 
 use pitstop_api::recreate::RecreateStrategy;
 
@@ -10,7 +10,7 @@ use crate::review::{Hooks, Verdict};
 
 const DAY: i64 = 86_400;
 
-/// Runs through with a wall clock that jumps a day ahead, and a day back, between two steps.
+/// Runs the test with a wall clock that jumps a day ahead and back between two steps.
 fn with_jumps(run: impl Fn(&mut dyn FnMut(&mut Scene))) {
     for first in [DAY, -DAY] {
         let mut wrong_by = first;
@@ -161,7 +161,7 @@ fn d16_a_node_name_that_is_too_long_for_a_label_is_served() {
     };
     let label = patch[0]["value"][labels::NODE_NAME].as_str().unwrap().to_owned();
     assert!(label.len() <= 63 && label.starts_with("node-"), "{label}");
-    // The controller says the same where the webhook was away, and goes by the full name.
+    // Without the webhook, the controller sets the same label; it uses the full name itself.
     scene.request.more.labels.clear();
     scene.settle();
     assert_eq!(scene.request.more.labels[labels::NODE_NAME], label);

@@ -11,7 +11,7 @@ use crate::recreate::admission::{create, update};
 use crate::recreate::notes;
 use crate::review::{Hooks, Verdict};
 
-/// A request with a drain, for a Pod with that many of the gates.
+/// A request with a drain, for a Pod with this many gates.
 fn with_gates(gates: usize, seconds: i64, containers: &[&str]) -> Scene {
     let mut scene = Scene::admitted(containers);
     let strategy = RecreateStrategy { unready_grace_period_seconds: Some(seconds), ..Default::default() };
@@ -28,7 +28,7 @@ fn gated(seconds: i64) -> Scene {
     with_gates(1, seconds, &["app"])
 }
 
-/// The Pod's conditions become what the request wants while it is at work, or what nobody holds.
+/// Sets the Pod's gates: held while the request is at work, open otherwise.
 fn open(scene: &mut Scene) {
     let pod = scene.pod.as_mut().unwrap();
     let wanted = scene.request.hold().filter(|_| scene.request.started_for(pod));
@@ -122,7 +122,7 @@ fn k5_not_ready_counts_only_together_with_the_hold() {
     assert_eq!(scene.at(101 * S).plan().wake_at, Some(Mono(106 * S)));
 }
 
-/// K5: what another process counted is not known, so the full grace always passes.
+/// K5: a process does not know what another one counted, so the full grace always passes.
 #[test]
 fn k5_another_process_counts_anew() {
     let mut scene = out_of_service(5);
@@ -143,7 +143,7 @@ fn a_pod_that_becomes_ready_again_begins_anew() {
     assert_eq!(plan.wake_at, Some(Mono(3600 * S)));
     ready(&mut scene, false);
     assert_eq!(scene.at(13 * S).plan().wake_at, Some(Mono(18 * S)));
-    // Somebody opens the gate: the hold is not there any more, whatever Ready says.
+    // Another client opens the gate: the hold is gone, whatever Ready says.
     scene.pod.as_mut().unwrap().gates[0].condition.as_mut().unwrap().open = true;
     scene.at(20 * S).settle();
     assert!(scene.orders.is_empty());
@@ -257,7 +257,7 @@ fn a_restart_through_the_kubelet_waits_for_the_drain_too_and_is_not_taken_back()
     ready(&mut scene, false);
     scene.at(S).plan();
     assert_eq!(scene.at(6 * S).act().images.len(), 1);
-    // Pinned: another process, and a Pod that is ready, change nothing any more.
+    // After the pin, another process or a ready Pod changes nothing.
     ready(&mut scene, true);
     scene.memory = Memory::new(Mono(6 * S));
     let write = scene.settle().status.unwrap();
@@ -265,7 +265,7 @@ fn a_restart_through_the_kubelet_waits_for_the_drain_too_and_is_not_taken_back()
     assert_eq!(reason(&write.status, conditions::DRAINED), "Drained");
 }
 
-/// D24: without a gate the grace is waited all the same, and nobody is told that the Pod was out of service.
+/// D24: without a gate the grace still passes, and the status does not say that the Pod was out of service.
 #[test]
 fn d24_without_a_gate_the_grace_passes_and_the_condition_and_an_event_say_so() {
     let mut scene = with_gates(0, 5, &["app"]);

@@ -1,4 +1,4 @@
-//! The ends of a request that come from outside.
+//! Ends of a request with a cause outside it.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn orders_that_nobody_took_up_are_withdrawn_before_the_outcome() {
     scene.at(3 * S);
     let plan = scene.plan();
     assert_eq!((plan.status, plan.orders.len()), (None, 0), "that write proves that nobody took it up");
-    // The daemon was faster: its answer makes the withdrawal fail and changes the picture.
+    // The daemon was faster: its answer makes the withdrawal fail.
     scene.acknowledge("app");
     let plan = scene.act();
     assert_eq!(plan.orders, scene.orders, "a stop under way may finish");
@@ -60,7 +60,7 @@ fn a_daemon_that_never_answers_ends_the_request() {
     scene.at(60 * S);
     let plan = scene.act();
     assert_eq!((plan.status, plan.orders.len()), (None, 0));
-    // With the order the sign of the silence is gone; the silence is not.
+    // The order is gone, but the silence still counts.
     scene.act();
     assert_ended(&scene, "DaemonNotResponding", "daemon has not responded for a long time");
     assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
@@ -129,7 +129,7 @@ fn a_pod_that_is_not_seen_yet_may_only_be_late() {
     assert_ended(&scene, "PodGone", "pod has gone");
 }
 
-/// The orders stay, so that what the daemon does is known when the watch shows the Pod again.
+/// The orders stay, so that their answers are known when the watch shows the Pod again.
 #[test]
 fn a_pod_that_the_watch_has_lost_ends_nothing() {
     let mut scene = Scene::ordered(&["app"]);
@@ -188,7 +188,7 @@ fn planning_again_after_the_end_plans_nothing() {
     assert_eq!(scene.plan(), Plan::default());
 }
 
-/// D29: a request for a Pod on a virtual node ends at once, and not after a minute without a word.
+/// D29: a request for a Pod on a virtual node ends at once, and not after a minute of silence.
 #[test]
 fn d29_a_virtual_node_ends_early() {
     let mut scene = Scene::admitted(&["app"]);
@@ -199,7 +199,7 @@ fn d29_a_virtual_node_ends_early() {
     assert!(scene.orders.is_empty());
 }
 
-/// D6: a daemon that took an order up and then says nothing is told, and the request goes on until its deadline.
+/// D6: the status reports a daemon that is silent after its acknowledgement. The request continues until its deadline.
 #[test]
 fn d6_a_daemon_that_falls_silent_after_its_acknowledgement_is_told() {
     let mut scene = Scene::ordered(&["app"]);

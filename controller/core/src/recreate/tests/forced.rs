@@ -1,4 +1,4 @@
-//! `forceRecreate`: the instance that runs is stopped, though the one that was meant has ended by itself meanwhile.
+//! `forceRecreate`: the running instance is stopped, even if the target has ended by itself meanwhile.
 
 use pitstop_api::recreate::{Mechanism, RecreateStrategy};
 
@@ -37,7 +37,7 @@ fn a_container_that_ended_by_itself_before_its_order_was_taken_up_is_restarted_o
     assert_eq!(scene.states(), [state("app", Phase::Succeeded, true)]);
 }
 
-/// The daemon found it ended: it has stopped nothing.
+/// The daemon found the container ended, and stopped nothing.
 #[test]
 fn an_order_that_came_too_late_counts_for_nothing() {
     let mut scene = forced(&["app"]);
@@ -66,7 +66,7 @@ fn once_taken_up_the_next_instance_is_never_stopped() {
     }
 }
 
-/// Somebody deletes the book, and the answers with it.
+/// Another client deletes the book with its answers.
 #[test]
 fn what_was_taken_up_is_remembered_without_its_book() {
     let mut scene = forced(&["app"]);
@@ -80,7 +80,7 @@ fn what_was_taken_up_is_remembered_without_its_book() {
     assert_eq!(target(&scene).1, 1);
 }
 
-/// As another leader plans that has not seen the new target yet: what stands is not touched.
+/// Another leader that has not seen the new target yet keeps the order.
 #[test]
 fn an_order_for_a_newer_target_than_is_known_stays_once_it_is_taken_up() {
     let mut scene = forced(&["app"]);
@@ -162,7 +162,7 @@ fn through_the_kubelet_the_newer_instance_is_pinned_and_then_no_other() {
     assert_eq!(target(&scene).1, 2);
 }
 
-/// Somebody has set another image since: whether the kubelet had restarted the container for the pin, nobody can tell.
+/// Another client has set another image since. Whether the kubelet restarted the container for the pin is unknown.
 #[test]
 fn where_another_image_came_after_the_pin_no_instance_is_pinned_any_more() {
     let mut scene = Scene::admitted(&["app"]);
@@ -180,8 +180,8 @@ fn where_another_image_came_after_the_pin_no_instance_is_pinned_any_more() {
     assert_eq!(target(&scene).1, 1);
 }
 
-/// A Pod whose containers may not come back, with a request that accepts no other mechanism than the daemon's stop, and does not ask
-/// for it; accepted while the kubelet keeps the container waiting.
+/// A Pod whose containers may not come back, and a request that the kubelet cannot carry out and that does not ask for
+/// the runtime. It is accepted while the kubelet keeps the container waiting.
 fn waits_to_start(force_recreate: bool) -> Scene {
     let mut scene = Scene::admitted(&["app"]);
     scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::OnFailure;
@@ -202,7 +202,7 @@ fn back_off(scene: &mut Scene) {
     });
 }
 
-/// The kubelet still tells of the back-off when it has made the next instance.
+/// The kubelet still reports the back-off after it has made the next instance.
 #[test]
 fn an_instance_that_is_about_to_start_is_not_named_to_be_stopped() {
     let mut scene = waits_to_start(true);
@@ -226,7 +226,7 @@ fn what_was_named_while_it_was_about_to_start_is_not_stopped() {
     assert!(scene.states()[0].message.contains("would not come back"), "{:?}", scene.states());
 }
 
-/// Until somebody takes an order up, each instance that ends by itself makes place for the next.
+/// Until the daemon takes an order up, a new target follows each instance that ends by itself.
 #[test]
 fn the_deadline_ends_it_all_the_same() {
     let mut scene = forced(&["app"]);

@@ -1,4 +1,4 @@
-//! What becomes of a preStop hook that failed.
+//! Reports of a failed preStop hook.
 
 use super::super::status::notes;
 use super::*;
@@ -11,7 +11,7 @@ fn told(scene: &Scene) -> Option<(&str, &str)> {
     Some((found.reason.as_str(), found.message.as_str()))
 }
 
-/// The warnings that the change from `before` to now is worth.
+/// The warnings for the change from `before` to now.
 fn warnings(scene: &Scene, before: &ContainerRecreateRequestStatus) -> Vec<(String, String)> {
     let warn = |note: Note| note.warning.then(|| (note.reason.to_owned(), note.message));
     notes(&scene.request, before).into_iter().filter_map(warn).collect()
@@ -46,7 +46,7 @@ fn it_is_told_by_a_condition_and_one_event_and_the_request_completes() {
         [state("app", Phase::Succeeded, true), state("sidecar", Phase::Succeeded, true)]
     );
 
-    // It stays when the orders are gone.
+    // The condition stays when the orders are gone.
     let before = scene.request.clone();
     scene.orders.clear();
     scene.settle();

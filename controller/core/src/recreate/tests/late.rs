@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Both containers ordered, the first being stopped, and the deadline over.
+/// Both containers have orders, the first is being stopped, and the deadline has passed.
 fn expired() -> Scene {
     let mut scene = Scene::admitted(&["app", "sidecar"]);
     scene.request.spec.active_deadline_seconds = Some(3);
@@ -131,7 +131,7 @@ fn a_stop_without_effect_is_withdrawn_at_the_end() {
     assert!(scene.orders.is_empty());
 }
 
-/// The law: a process of the daemon that comes back finds in the book that the request is over, before users are told so.
+/// The book closes the order before users see the end, so that a daemon that comes back knows it.
 #[test]
 fn the_book_says_that_a_request_is_over_before_the_outcome_is_told() {
     let mut scene = Scene::ordered(&["app"]);
@@ -144,7 +144,7 @@ fn the_book_says_that_a_request_is_over_before_the_outcome_is_told() {
     assert!(plan.status.is_some());
     assert_eq!((plan.orders.len(), plan.closed), (1, vec![id]), "the stop under way may finish");
     assert_ended(&scene, "DeadlineExceeded", "recreating has exceeded the activeDeadlineSeconds");
-    // A container that has ended needs no such word.
+    // If the container has ended, its order needs no closing.
     let mut scene = Scene::ordered(&["app"]);
     scene.acknowledge("app");
     scene.restarts("app", true);
@@ -201,7 +201,7 @@ fn a_daemon_that_takes_a_stop_over_has_its_own_time_for_it() {
     assert!(scene.orders.is_empty());
 }
 
-/// The book says that it is over, and the write of the end was lost: what the daemon answers is no failure of its own.
+/// The order is closed, and the write of the end was lost. The daemon's answer is no failure.
 #[test]
 fn an_end_whose_write_was_lost_stays_that_end() {
     let mut scene = Scene::ordered(&["app"]);
@@ -217,7 +217,7 @@ fn an_end_whose_write_was_lost_stays_that_end() {
     assert_eq!(scene.states(), [state("app", Phase::Pending, false)]);
 }
 
-/// A process that leads since has not seen when the request began.
+/// A new leader has not seen when the request began.
 #[test]
 fn an_end_that_another_process_decided_upon_is_told_from_what_the_daemon_says() {
     let ended = |deadline: Option<i64>, by: &str| {

@@ -1,4 +1,4 @@
-//! Restarts through the kubelet: the image is pinned, the rest is judged as ever.
+//! Restarts through the kubelet: the image is pinned, the rest is judged as usual.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ fn d14_never_goes_through_the_kubelet() {
     assert_ended(&scene, "Complete", "");
 }
 
-/// D14: once it has ended and will not be started again, the request says so at once.
+/// D14: a request fails at once if its container has ended for good.
 #[test]
 fn d14_never_and_ended_fails_at_once() {
     let mut scene = with(Mechanism::Kubelet, &["app"]);
@@ -134,7 +134,7 @@ fn d14_never_and_the_new_one_ended_fails_at_once() {
     assert!(scene.states()[0].message.contains("restartPolicy is Never"), "{:?}", scene.states());
 }
 
-/// D10: a container in back-off is restarted by the pin, and nobody claims to have killed it.
+/// D10: a container in back-off is restarted by the pin, and not reported as killed.
 #[test]
 fn d10_back_off_ends_with_the_pin() {
     let mut scene = with(Mechanism::Kubelet, &["app"]);
@@ -289,7 +289,7 @@ fn auto_does_not_wait_for_a_back_off() {
     assert_eq!(scene.states(), [state("app", Phase::Succeeded, false)], "nobody killed it");
 }
 
-/// A kubelet may tell nothing but the end for as long as its back-off lasts.
+/// A kubelet may report only the end during its back-off.
 #[test]
 fn auto_waits_a_moment_for_a_container_that_has_ended() {
     let mut scene = with(Mechanism::Auto, &["app"]);
@@ -304,7 +304,7 @@ fn auto_waits_a_moment_for_a_container_that_has_ended() {
     assert_ended(&scene, "Complete", "");
 }
 
-/// Also where the container came to wait after the request was accepted.
+/// Also if the back-off begins after acceptance.
 #[test]
 fn auto_ends_a_back_off_that_comes_before_its_stop() {
     let mut scene = with(Mechanism::Auto, &["app", "sidecar"]);
@@ -323,7 +323,7 @@ fn auto_ends_a_back_off_that_comes_before_its_stop() {
     assert_eq!(scene.states()[0], state("app", Phase::Succeeded, false));
 }
 
-/// The kubelet may tell of it as it starts the next instance, which the pin would end.
+/// The kubelet may report the back-off as it starts the next instance, which the pin would end.
 #[test]
 fn a_back_off_that_its_own_stop_leads_to_is_waited_out() {
     let mut scene = with(Mechanism::Auto, &["app"]);
@@ -338,7 +338,7 @@ fn a_back_off_that_its_own_stop_leads_to_is_waited_out() {
     assert_eq!(scene.states(), [state("app", Phase::Succeeded, true)]);
 }
 
-/// Somebody deletes the book before the stop is told in the request's status.
+/// Another client deletes the book before the request's status records the stop.
 #[test]
 fn a_back_off_is_waited_out_though_the_word_of_the_stop_is_gone() {
     let mut scene = with(Mechanism::Auto, &["app"]);
@@ -376,7 +376,7 @@ fn a_new_container_that_loops_is_not_pinned_again() {
     assert_eq!(images(&scene)[0], app_pinned());
 }
 
-/// Today's way where the pin cannot be: the back-off is waited out.
+/// Without a pin, the request waits for the end of the back-off.
 #[test]
 fn a_back_off_is_waited_out_where_no_pin_is_let_through() {
     let mut scene = with(Mechanism::Auto, &["app"]);
@@ -412,7 +412,7 @@ fn auto_does_not_let_a_stop_complete_a_container() {
     assert!(scene.orders.is_empty());
 }
 
-/// A container's own policy: one that stays ended says so at once, one that comes back is waited for.
+/// A container's own policy decides whether the request fails at once or waits for the next instance.
 #[test]
 fn a_containers_own_restart_policy_decides() {
     let own = |policy| Some(Box::new(OwnPolicy { policy, rules: Vec::new() }));

@@ -1,4 +1,4 @@
-//! What a request leads to, step by step. The scene is a Pod `web` with containers `app` and `sidecar`.
+//! Requests step by step. The scene is a Pod `web` with containers `app` and `sidecar`.
 #![allow(unused_must_use, reason = "most tests let plans take effect and look at what came of it")]
 
 mod accept;
@@ -102,13 +102,13 @@ struct Scene {
     owner_over: bool,
     orders: Vec<Order>,
     answers: Vec<Answer>,
-    /// What the book says is over.
+    /// IDs of orders that the book has closed.
     closed: Vec<String>,
     placing: bool,
     acting: Acting,
     memory: Memory,
     look: Look,
-    /// What the API server says of a Pod that the watch does not show.
+    /// The API server's answer about a Pod that the watch does not show.
     found: Found,
     /// By how many seconds the wall clock is wrong.
     wrong_by: i64,
@@ -120,7 +120,7 @@ fn first() -> Before {
 }
 
 impl Scene {
-    /// As the webhook lets it in.
+    /// A request that the webhook has admitted.
     fn admitted(containers: &[&str]) -> Self {
         let (mut request, pod) = (raw(containers), pod());
         request.more.labels =
@@ -201,7 +201,7 @@ impl Scene {
         plan
     }
 
-    /// Plans, and lets everything take effect that is due at once.
+    /// Plans, and applies everything that is due at once.
     fn act(&mut self) -> Plan {
         let mut plan = self.plan();
         if plan.read == Some(Read::Pod) {
@@ -236,7 +236,7 @@ impl Scene {
         plan
     }
 
-    /// Acts until nothing is left to do; gives back the last plan.
+    /// Acts until nothing is left to do; returns the last plan.
     fn settle(&mut self) -> Plan {
         for _ in 0..10 {
             let before = (self.request.clone(), self.orders.clone(), self.closed.clone());
@@ -306,7 +306,7 @@ fn state(name: &str, phase: Phase, is_killed: bool) -> ContainerRecreateState {
     ContainerRecreateState { name: name.into(), phase, message: String::new(), is_killed }
 }
 
-/// What a status says in several ways is the same in all of them, and its reasons are listed.
+/// Checks that phase, generation and conditions agree, and that the reasons are listed.
 #[track_caller]
 fn agrees(status: &ContainerRecreateRequestStatus, generation: Option<i64>) {
     assert_eq!(

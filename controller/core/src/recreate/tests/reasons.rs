@@ -1,4 +1,4 @@
-//! The lists of reasons, which documentation and metrics go by, are complete.
+//! The lists of reasons, which documentation and metrics use, are complete.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,8 @@ fn every_end_is_in_the_list() {
     assert_eq!((said.len(), said), (all.len(), listed));
 }
 
-/// `tests/manifests` looks each of them up in `docs/troubleshooting.md`: what is left out here may go unexplained.
+/// `tests/manifests` looks up each reason in `docs/troubleshooting.md`: a reason that is missing here may stay
+/// unexplained.
 #[test]
 fn whatever_is_said_is_among_the_reasons_to_explain() {
     let told: BTreeSet<&str> = all_reasons().collect();
@@ -98,7 +99,7 @@ fn whatever_is_said_is_among_the_reasons_to_explain() {
     assert_eq!(missing, ["Unknown"], "a label's value for what is not known is never said to people");
 }
 
-/// The words of the kubelet are for people: what programs go by is pitstop's own.
+/// The kubelet's words are for people; programs use pitstop's reasons.
 #[test]
 fn no_word_of_the_kubelet_is_a_reason() {
     for (reason, message, told) in [
@@ -120,7 +121,7 @@ fn no_word_of_the_kubelet_is_a_reason() {
     }
 }
 
-/// What a column of `kubectl get` shows, and what kstatus goes by, from the first write to the last.
+/// The conditions for the columns of `kubectl get` and for kstatus, from the first write to the last.
 #[test]
 fn the_conditions_read_like_those_of_kubernetes() {
     let told = |scene: &Scene| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Which instances a request means, and every reason why not.
+//! The instances of a request, and every refusal.
 
 use pitstop_api::recreate::PreStopHandler;
 
@@ -36,7 +36,7 @@ fn the_running_instances_are_found_in_the_order_of_the_request() {
     assert_eq!(found, [("sidecar", id("sidecar", 0), 0), ("app", id("app", 1), 1)]);
 }
 
-/// The status of the request could not be written, and the request would hang.
+/// With a longer ID, the status could not be written, and the request would hang.
 #[test]
 fn an_id_that_does_not_fit_the_status_is_refused() {
     let runtime = |length| format!("{}://{}", "r".repeat(length), "a".repeat(64));

@@ -157,7 +157,7 @@ fn a_kubelet_that_gives_no_reason_is_waited_for_with_our_own() {
     assert_eq!(waits_for(&scene.plan()), "WaitingForRestart", "a condition must have a reason");
 }
 
-/// As `docs/design/order-protocol.md` has them.
+/// The answers of `docs/design/order-protocol.md`.
 #[test]
 fn each_answer_says_whether_the_container_has_ended_and_whether_our_stop_ends_it() {
     use AnswerState::{Acknowledged, Done, Failed, Refused};
@@ -215,7 +215,7 @@ fn a_container_that_the_kubelet_will_not_start_again_fails() {
     scene.pod.as_mut().unwrap().restart_policy = RestartPolicy::OnFailure;
     scene.acknowledge("app");
     scene.ends("app", 0);
-    // The last container to end takes the Pod with it.
+    // The Pod finishes with its last container.
     scene.pod.as_mut().unwrap().finished = true;
     scene.settle();
     assert_ended(&scene, "ContainerFailed", "");

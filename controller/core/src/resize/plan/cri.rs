@@ -1,4 +1,4 @@
-//! What is different where the node's daemon carries a request out in place of the kubelet.
+//! Rules of the mechanism CRI: the node's daemon resizes in place of the kubelet.
 
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState};
 use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
@@ -14,20 +14,20 @@ use crate::resize::refusal::{REFUSED, STATIC_MANAGER, SWAP};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::{Mono, earliest, seconds};
 
-/// Whether what bounds the Pod lets it have what a request means.
+/// Whether the limits on the Pod allow the new resources.
 pub(super) enum Admission {
-    /// It may have it.
+    /// Allowed.
     Admitted,
-    /// Not known yet, or not now: what the request waits for.
+    /// Not known yet, or not now: why the request waits.
     Waits(Wait),
-    /// It may not.
+    /// Not allowed: how the request ends.
     Refused(End),
-    /// It may not, and the Pod is to be evicted.
+    /// Not allowed, and the Pod is to be evicted: how the request ends.
     Evicts(End),
 }
 
 impl Planner<'_> {
-    /// The API server does not see such a request, so it is admitted here.
+    /// Admits the request here, because the API server does not see it.
     pub(super) fn admission(&self, pod: &Pod, containers: &[ContainerStatus]) -> Admission {
         let spec = &self.observed.resize.spec;
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
@@ -75,11 +75,11 @@ impl Planner<'_> {
         }
     }
 
-    /// Not accepted yet: waits until it is admitted.
+    /// Plan while the request waits for admission.
     pub(super) fn waits_for_admission(&self, wait: &Wait, deadline: Option<Mono>) -> Plan {
         let resize = self.observed.resize;
         let status = waits(resize.status.clone(), resize, wait, self.wall);
-        // From when a wait for room is told, its time counts.
+        // The time of a wait for room counts from its stored status.
         let counts = [status::NODE_BUSY, status::NODE_CAPACITY].contains(&wait.reason);
         let urgency = if counts && !resize.waits_for(wait.reason) { Urgency::Now } else { Urgency::Later };
         let until = earliest(self.deferred_until(), self.infeasible_until());
@@ -97,7 +97,7 @@ impl Planner<'_> {
         Some(self.observed.memory.infeasible_since?.after(seconds(limit)))
     }
 
-    /// How a request ends whose order the daemon refuses for good.
+    /// End of a request whose order the daemon refuses for good.
     pub(super) fn daemon_refuses(&self) -> Option<End> {
         let refused = |answer: &&Answer| {
             matches!(answer.state, AnswerState::Refused | AnswerState::Failed)
@@ -117,7 +117,7 @@ impl Planner<'_> {
         Some(End::new(phase, reason, text))
     }
 
-    /// What a request waits for while the daemon has not given the Pod all that it should.
+    /// Wait while the daemon has not given the Pod all wanted resources.
     pub(super) fn waits_for_daemon(&self) -> Wait {
         let proposed = |text: String| Wait::new(Phase::Proposed, status::DAEMON, text);
         let in_progress = |reason, text: &str| Wait::new(Phase::InProgress, reason, text);
@@ -143,7 +143,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Waits until the daemon has given back what it gave for the request, which counts no more.
+    /// Waits until the daemon has restored the resources of a request that is no longer in force.
     pub(super) fn given_back(&self, pod: &Pod, mut end: End) -> Plan {
         let since = self.observed.memory.restoring_since.unwrap_or(self.now);
         let until = since.after(self.config.restore_patience);
@@ -159,7 +159,7 @@ impl Planner<'_> {
         self.end(&end)
     }
 
-    /// The daemon's orders about the request's containers, the last one for each.
+    /// The last order for the daemon about each container of the request.
     fn last_orders(&self) -> impl Iterator<Item = OrderView<'_>> {
         let containers = self.observed.resize.status.containers.iter();
         containers.filter_map(|container| newest(&self.observed.held, &container.name))

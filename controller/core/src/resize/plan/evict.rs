@@ -1,4 +1,4 @@
-//! The Pod is evicted, so that its workload makes another one: the last resort.
+//! Eviction, the last resort: the Pod's workload then makes another one.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::resize::shrink::{containers, place};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::earliest;
 
-/// How long after an eviction was put off it is tried again.
+/// Wait before an eviction that was put off is tried again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 impl Planner<'_> {
-    /// Writes down that the Pod is to be evicted, and how the request ends then.
+    /// Records that the Pod will be evicted, and how the request ends then.
     pub(super) fn evict(&self, pod: &Pod, place: &Place, end: &End) -> Plan {
         if self.unsettled() {
             return self.unsure();
@@ -30,7 +30,7 @@ impl Planner<'_> {
         self.evict_from(self.observed.resize.status.clone(), end)
     }
 
-    /// The same, from a status that says so far how the request stands.
+    /// The same, based on this status.
     pub(super) fn evict_from(&self, mut status: PodResizeStatus, end: &End) -> Plan {
         let resize = self.observed.resize;
         let wait = Wait::new(Phase::InProgress, status::EVICTING, format!("evicts the Pod: {}", end.message));
@@ -39,7 +39,7 @@ impl Planner<'_> {
         self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
     }
 
-    /// Evicts the Pod. Its resources stay as they are, unless it is not evicted after all.
+    /// Evicts the Pod. Its resources stay as they are, unless the eviction is given up.
     pub(super) fn evicting(&self, pod: &Pod) -> Plan {
         let resize = self.observed.resize;
         let deeds = &self.observed.memory.deeds;
@@ -70,7 +70,7 @@ impl Planner<'_> {
         if place != Place::Original && begun {
             return self.spared();
         }
-        // The watch has a while to show that it is deleted.
+        // The watch may need a while to show the deletion.
         let at = match (&deeds.put_off, &deeds.done) {
             (Some((at, _)), _) => Some(at.after(AGAIN)),
             (None, Some((at, Deed::Evict { .. }))) => Some(at.after(self.config.conflict_patience)),
@@ -84,7 +84,7 @@ impl Planner<'_> {
         Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, at)) }
     }
 
-    /// There is room after all: the Pod stays.
+    /// Plan if the node has room after all: the Pod stays.
     fn spared(&self) -> Plan {
         if self.unsettled() {
             return self.unsure();
@@ -97,7 +97,7 @@ impl Planner<'_> {
         self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
     }
 
-    /// How a request ends whose Pod is gone.
+    /// End of a request whose Pod is gone.
     pub(super) fn end_without_pod(&self) -> End {
         let evicted = self.observed.resize.evicting();
         let end = evicted.map(|e| End::new(e.phase, status::EVICTED, e.message.clone()));

@@ -1,4 +1,4 @@
-//! An accepted resize on its way.
+//! Plan for an accepted resize.
 
 use pitstop_api::resize::Phase;
 
@@ -11,7 +11,7 @@ use crate::resize::status::{self, End};
 use crate::time::{Mono, earliest};
 
 impl Planner<'_> {
-    /// Somebody else, or the user, wants something else of the Pod.
+    /// Plan if another client, a later resize or the user overrides the request.
     pub(super) fn gives_way(&self, place: &Place) -> Option<Plan> {
         if let Place::Other(container) = place {
             return Some(self.end(&foreign(container)));
@@ -23,7 +23,7 @@ impl Planner<'_> {
         self.observed.resize.spec.cancel.then(|| self.give_up(place, cancelled()))
     }
 
-    /// On the way from the original resources to the ones that are meant.
+    /// Plan on the way from the original to the desired resources.
     pub(super) fn proceed(&self, pod: &Pod, place: &Place) -> Plan {
         let resize = self.observed.resize;
         let (expired, deadline) = self.deadline();
@@ -34,8 +34,8 @@ impl Planner<'_> {
         if let Place::Nudged(nudge) = place {
             return self.nudged(pod, place, nudge, &found, (expired, deadline));
         }
-        // What the Pod has in time may be watched for longer. After a step there and back the kubelet has said so before, and
-        // where it only goes on telling another CPU limit, it says so now.
+        // A Pod that was resized in time may be watched beyond the deadline. With a past nudge or `Untold`, the kubelet
+        // has reported the resize as done.
         let said = self.observed.memory.nudges > 0 || found == Progress::Untold;
         let sized = found == Progress::Sized || (expired && said);
         let in_time = *place == Place::Desired && sized && self.restarted();
@@ -68,9 +68,9 @@ impl Planner<'_> {
         }
     }
 
-    /// The Pod has what it had before.
+    /// Plan while the Pod has the original resources.
     fn begin(&self, pod: &Pod, place: &Place, deadline: Option<Mono>) -> Plan {
-        // It was there, and somebody has put the original back: there is nothing to fight for.
+        // The change was applied, and another client reverted it: pitstop yields.
         if self.observed.memory.applied || self.observed.resize.status.phase != Some(Phase::Proposed) {
             return self.end_untouched(&foreign_return());
         }
@@ -83,7 +83,7 @@ impl Planner<'_> {
         self.step(pod, place, deadline)
     }
 
-    /// What keeps the Pod from ever having what is meant, or speaks against it.
+    /// Why the Pod can never get the desired resources, or should not keep them.
     fn fails(&self, pod: &Pod) -> Option<End> {
         let resize = self.observed.resize;
         let mut named = resize.status.containers.iter().filter_map(|c| pod.container(&c.name));

@@ -1,8 +1,9 @@
-//! What to do about one resize, from what is stored and what is observed.
+//! Plan for one resize, from its stored status and the observed state.
 //!
-//! Stages, each resting only on what is stored and on what the Pod says: not accepted → accepted (`status.target` and
-//! the original resources are durable) → the Pod's spec changed → the kubelet done → watched, where asked for → the end.
-//! An end without success puts the original resources back first, and `status.restoring` keeps what end that will be.
+//! Stages, each derived only from the stored status and the Pod: not accepted → accepted (`status.target` and the
+//! original resources are durable) → Pod spec changed → kubelet done → watched, if requested → ended. Before most
+//! ends without success, the original resources are restored, and `status.restoring` stores that end. They stay with
+//! `onDeferred.then: Keep`, after another client's change, and after a failed restart without a rollback.
 
 mod cri;
 mod evict;
@@ -41,10 +42,10 @@ use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
 use crate::time::{Mono, earliest};
 
-/// What one resize needs.
+/// Plan for one resize.
 pub type Plan = crate::plan::Plan<PodResizeStatus>;
 
-/// Decides.
+/// Plans the next actions.
 pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Plan {
     let planner = Planner { now, wall, config, observed };
     let resize = observed.resize;
@@ -71,13 +72,13 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Not accepted yet.
+    /// Plan for a request that is not accepted yet.
     fn accept(&self) -> Plan {
         let (expired, deadline) = self.deadline();
         if let Some(end) = self.ends_unaccepted(expired) {
             return self.end(&end);
         }
-        // What is resolved here would be another one than what stands when it is written.
+        // The request ahead may change the Pod before this resolution is stored.
         if self.observed.ahead.is_some() {
             return self.in_queue(deadline);
         }
@@ -107,7 +108,7 @@ impl Planner<'_> {
         }
     }
 
-    /// How a request ends that has not been accepted, whatever its Pod says.
+    /// End of a request that is not accepted, for reasons other than its Pod.
     fn ends_unaccepted(&self, expired: bool) -> Option<End> {
         let resize = self.observed.resize;
         if let Err(invalid) = validate(&resize.spec) {
@@ -129,8 +130,8 @@ impl Planner<'_> {
         Some(overdue(queued.as_deref().unwrap_or(waited)))
     }
 
-    /// The Pod can have what the request means: accepts it, once what bounds the Pod allows it. Where the kubelet carries it
-    /// out, the API server judges that.
+    /// Accepts a resolved request once the limits on the Pod allow it. With the mechanism API, the API server checks
+    /// those limits.
     fn admitted(
         &self,
         pod: &Pod,
@@ -154,13 +155,13 @@ impl Planner<'_> {
         }
     }
 
-    /// What the request means for its Pod, and by which means.
+    /// Mechanism and new resources of the containers.
     fn resolved(&self, pod: &Pod) -> Result<(Mechanism, Vec<ContainerStatus>), No> {
         let spec = &self.observed.resize.spec;
         let mut containers = resolve(spec, pod, self.observed.force)?;
         let mechanism = choose(spec, &containers, pod, self.config)?;
         if mechanism == Mechanism::Cri {
-            // Nobody restarts them but the request itself.
+            // With the mechanism CRI, only the request itself restarts containers.
             for container in &mut containers {
                 container.restarts = false;
             }
@@ -168,7 +169,7 @@ impl Planner<'_> {
         Ok((mechanism, containers))
     }
 
-    /// Accepted: change the Pod and follow it, by the first rule that applies.
+    /// Plan for an accepted request, by the first rule that applies.
     fn follow(&self) -> Plan {
         let resize = self.observed.resize;
         let Some(pod) = self.observed.pod.filter(|pod| resize.is_for(pod) && !pod.gone()) else {
@@ -188,7 +189,7 @@ impl Planner<'_> {
         self.gives_way(&place).unwrap_or_else(|| self.proceed(pod, &place))
     }
 
-    /// Its Pod is not there, or over.
+    /// Plan if the Pod is missing, deleted or finished.
     fn follow_no_pod(&self) -> Plan {
         if let Some(at) = self.lag_until() {
             return Plan { wake_at: Some(at), ..self.unsure() };
@@ -200,7 +201,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Only finds out what would come of it.
+    /// Plan for a dry run.
     fn dry_run(&self, pod: &Pod) -> Plan {
         let resize = self.observed.resize;
         let containers = &resize.status.containers;
@@ -211,7 +212,7 @@ impl Planner<'_> {
         if expired {
             return self.end(&overdue("the API server has not answered the dry run"));
         }
-        // What would be stored is not what was resolved, and admission would be blamed for it.
+        // The API server would store other resources than resolved, and this would look like a change by admission.
         if let Place::Other(container) = place(resize, pod) {
             return self.end(&foreign(&container));
         }
@@ -235,8 +236,8 @@ impl Planner<'_> {
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
     }
 
-    /// Over: delete it in time. Nothing else changes, but for which spec that is said of: kstatus takes a request for one
-    /// that is at work whose last spec was not seen.
+    /// Plan after the end: deletes the request in time, and updates `InForce` and `observedGeneration`. kstatus takes a
+    /// request with an old `observedGeneration` for one at work.
     fn after_end(&self) -> Plan {
         let resize = self.observed.resize;
         let mut status = resize.status.clone();
@@ -265,13 +266,13 @@ impl Planner<'_> {
         self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
     }
 
-    /// Nobody knows yet how a write ends: the same one again tells.
+    /// Repeats a write whose result is unknown, to learn it.
     fn unsure(&self) -> Plan {
         let Observed { sizing, deed, .. } = self.observed;
         Plan { sizing: sizing.cloned(), deed: deed.cloned(), ..self.stands() }
     }
 
-    /// Nobody knows yet how a write ends.
+    /// Whether the result of a write is unknown.
     fn unsettled(&self) -> bool {
         self.observed.sizing.is_some() || self.observed.deed.is_some()
     }
@@ -320,12 +321,12 @@ impl Planner<'_> {
         self.stepwise(place, wait)
     }
 
-    /// The change of the Pod that the request means.
+    /// The change from the original to the desired resources.
     fn forth(&self, pod: &Pod) -> Sizing {
         self.sizing(pod, |c| (Resources::from(&c.original), desired(c)))
     }
 
-    /// The change of the Pod from the one to the other.
+    /// The change of the Pod; `of` returns a container's resources before and after.
     fn sizing(&self, pod: &Pod, of: impl Fn(&ContainerStatus) -> (Resources, Resources)) -> Sizing {
         Self::sizing_of(&self.observed.resize.status.containers, pod, of)
     }
@@ -349,7 +350,7 @@ impl Planner<'_> {
         Sizing { containers: changes.collect(), dry_run: false }
     }
 
-    /// Tells what the request waits for.
+    /// Plan that records the wait.
     fn waiting(&self, pod: &Pod, wait: &Wait, wake_at: Option<Mono>) -> Plan {
         let resize = self.observed.resize;
         let mut status = resize.status.clone();
@@ -378,7 +379,7 @@ impl Planner<'_> {
         End::failed(status::POD_GONE, format!("there is no running Pod {}{uid} any more", spec.name))
     }
 
-    /// Until when what is missing may only be late; absent once that time is over.
+    /// Until when a missing Pod may only be late; `None` afterwards.
     fn lag_until(&self) -> Option<Mono> {
         lifecycle::lag_until(self.now, self.observed.memory.first_seen, self.config)
     }
@@ -398,7 +399,7 @@ impl Planner<'_> {
         Plan { status: changed.then_some(StatusWrite { status, urgency }), ..plan }
     }
 
-    /// What was asked stands until another question takes its place, or the end is stored: numbers never come again.
+    /// Keeps the questions until others replace them or the end is stored, because order numbers are never reused.
     fn stands(&self) -> Plan {
         let questions = self.observed.orders.iter().map(|view| view.order.clone());
         let orders = questions.chain(self.standing_repair()).collect();
@@ -410,7 +411,7 @@ fn overdue(waited_for: &str) -> End {
     End::failed(status::DEADLINE, format!("not done within activeDeadlineSeconds: {waited_for}"))
 }
 
-/// How the request would end if it were more than a dry run.
+/// End of a dry run whose request would end like this.
 fn would_end(end: &End) -> End {
     End { message: format!("dry run: {}", end.message), ..*end }
 }

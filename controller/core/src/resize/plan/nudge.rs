@@ -1,4 +1,4 @@
-//! The cgroup of the Pod is not what it should be though all its containers run: the kubelet is made to write it.
+//! Makes the kubelet write a Pod cgroup that is wrong although all containers run.
 
 use std::time::Duration;
 
@@ -16,23 +16,22 @@ use crate::resize::status::{self, Wait};
 use crate::resize::verify::{Low, Verdict};
 use crate::time::{Mono, earliest};
 
-/// How often it is tried: after [`REPAIR_AFTER`], and after three times as long each further time.
+/// Maximum number of nudges. The first one comes after [`REPAIR_AFTER`]; each further wait is three times as long.
 const TRIES: u32 = 3;
-/// How long the kubelet may take for the step, before it is taken back all the same.
+/// How long the kubelet may take for the nudge, before it is reverted anyway.
 const STEP_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is done about it.
+/// State of the nudge.
 pub(super) struct Nudging {
     pub(super) sizing: Option<Sizing>,
-    /// For the message of what the request waits for.
+    /// Text for the wait message.
     pub(super) text: Option<String>,
     /// When to look again.
     pub(super) wake_at: Option<Mono>,
 }
 
 impl Planner<'_> {
-    /// The step, once the Pod's cgroup has not had what it should for long enough; nothing where it cannot be made, or was
-    /// in vain.
+    /// The nudge, once the Pod's cgroup was wrong for long enough; `None` if it is not possible or did not help.
     pub(super) fn nudging(&self, pod: &Pod, low: &Low) -> Option<Nudging> {
         let memory = self.observed.memory;
         if !kubelets(self.observed, pod) || memory.nudges >= TRIES || memory.refused.is_some() {
@@ -45,7 +44,7 @@ impl Planner<'_> {
             return Some(Nudging { sizing: None, text: None, wake_at: Some(at) });
         }
         let text = Some(says(&nudge));
-        // That the kernel differs is durable first: by that, a step that stands is known as the request's own.
+        // `KernelDiffers` is stored first: it identifies a nudge in the Pod's spec as the request's own.
         let may = self.observed.resize.waits_for(status::KERNEL_DIFFERS) && !self.observed.sizing_now;
         let sizing = may.then(|| self.there(pod, &nudge));
         Some(Nudging { sizing, text, wake_at: None })
@@ -55,7 +54,7 @@ impl Planner<'_> {
         self.sizing(pod, |c| (desired(c), stepped(c, nudge).unwrap_or_else(|| desired(c))))
     }
 
-    /// A step that is sent, and of which nobody knows yet how it ended.
+    /// A nudge that was sent, and whose result is unknown.
     pub(super) fn stepping(&self) -> Option<&Sizing> {
         let all = &self.observed.resize.status.containers;
         let wanted = |name: &str| all.iter().find(|c| c.name == name).map(desired);
@@ -65,7 +64,7 @@ impl Planner<'_> {
         self.observed.sizing.filter(beyond)
     }
 
-    /// The Pod's spec is at the step: it goes back once the kubelet has made it, or cannot.
+    /// Plan while the Pod's spec has the nudge: reverts it once the kubelet has made it, or cannot.
     pub(super) fn nudged(
         &self,
         pod: &Pod,

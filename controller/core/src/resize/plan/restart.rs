@@ -14,16 +14,16 @@ use crate::resize::restart::{CHILD, Stage, restart_key, stage, to_restart};
 use crate::resize::status::{self, End, Wait};
 use crate::time::{Mono, earliest};
 
-/// Least `activeDeadlineSeconds` of a recreate request.
+/// Minimum `activeDeadlineSeconds` of a recreate request.
 const LEAST_DEADLINE: i64 = 3;
 
 impl Planner<'_> {
-    /// Every restart that is asked for is over.
+    /// Whether every requested restart is over.
     pub(super) fn restarted(&self) -> bool {
         matches!(stage(self.now, self.observed), Stage::Over)
     }
 
-    /// Restarts the containers; nothing while that has yet to begin, or once it is over.
+    /// Plan for the requested restart; `None` before it can begin, and once it is over.
     pub(super) fn restart(
         &self,
         pod: &Pod,
@@ -35,7 +35,7 @@ impl Planner<'_> {
         if matches!(stage, Stage::Over) {
             return None;
         }
-        // Once it has begun, the Pod is not what the resize alone makes of it.
+        // A restart that has begun changes the Pod, so only a new one needs `Sized`.
         if self.observed.memory.restarted.is_none() && *found != Progress::Sized {
             return None;
         }
@@ -46,7 +46,7 @@ impl Planner<'_> {
             return Some(self.give_up(place, failure));
         }
         let wait = Wait::new(Phase::InProgress, status::RESTARTING, self.restart_wait(&stage));
-        // The watch has a while to show what was made.
+        // The watch may need a while to show the new request.
         let made = match self.observed.memory.deeds.done {
             Some((at, Deed::Create(_))) => Some(at.after(self.config.conflict_patience)),
             _ => None,
@@ -57,7 +57,7 @@ impl Planner<'_> {
         Some(Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, shown_by)) })
     }
 
-    /// What a request waits for whose restart is not over, for the message of its end.
+    /// Wait of an unfinished restart, for the message of the request's end.
     pub(super) fn restart_waits(&self, found: &Progress) -> Option<String> {
         let stage = stage(self.now, self.observed);
         let begun = matches!(stage, Stage::Underway) || *found == Progress::Sized;
@@ -78,8 +78,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The resources are there, and stay unless the request says otherwise. What the node's daemon gave stays only after a
-    /// success.
+    /// Ends a request whose restart failed. The new resources stay, unless the request rolls back or the daemon holds
+    /// the Pod.
     fn restart_failed(&self, place: &Place, text: String) -> Plan {
         if self.observed.resize.spec.rollback_on_failure.is_some() {
             return self.give_up(place, End::new(Phase::RolledBack, status::RESTART_FAILED, text));
@@ -92,7 +92,7 @@ impl Planner<'_> {
         self.end(&End::failed(status::RESTART_FAILED, text))
     }
 
-    /// Its label says which Pod is meant, and admission and the controller heed that.
+    /// The recreate request to create. Admission and the controller check the Pod's UID in its label.
     fn new_request(&self, pod: &Pod, deadline: Option<Mono>) -> Option<Deed> {
         let resize = self.observed.resize;
         let left = deadline.map(|at| i64::try_from(at.since(self.now).as_secs()).unwrap_or(i64::MAX));
@@ -112,13 +112,12 @@ impl Planner<'_> {
         })))
     }
 
-    /// Deletes the recreate request of a resize that ends, and waits until it is gone; nothing where there is none that
-    /// could restart a container yet.
+    /// Deletes the open recreate request of a resize that ends, and waits until it is gone; `None` without one.
     pub(super) fn withdrawn(&self) -> Option<Plan> {
         let own = self.observed.restart.as_ref().filter(|r| r.is_of(&self.observed.resize.uid));
         let request = own.filter(|r| r.ended.is_none() && !r.deleting)?;
         let deed = Deed::Delete { kind: CHILD, key: request.key.clone(), uid: request.uid.to_owned() };
-        // Until the watch shows it, it is gone for nobody.
+        // The deletion counts once the watch shows it.
         let done = self.observed.memory.deeds.done.as_ref().is_some_and(|(_, done)| *done == deed);
         Some(Plan { deed: (!done).then_some(deed), ..self.stands() })
     }

@@ -1,4 +1,4 @@
-//! What is put back before a request ends without success.
+//! Restores the original resources before a request ends without success.
 
 use pitstop_api::resize::{ContainerStatus, Phase};
 
@@ -11,7 +11,7 @@ use crate::resize::shrink::{containers, place};
 use crate::resize::status::{self, End, Wait, added, waits};
 
 impl Planner<'_> {
-    /// Puts the original resources back before the request ends; nothing was changed where they are there.
+    /// Restores the original resources before the end, unless the Pod has them.
     pub(super) fn give_up(&self, place: &Place, end: End) -> Plan {
         if self.unsettled() {
             return self.unsure();
@@ -33,7 +33,7 @@ impl Planner<'_> {
         self.with_status(waits(status, resize, &wait, self.wall), Urgency::Now)
     }
 
-    /// Puts the original resources back.
+    /// Restores the original resources, then ends the request.
     pub(super) fn restore(&self, pod: &Pod, mut end: End) -> Plan {
         let resize = self.observed.resize;
         let all = &resize.status.containers;
@@ -60,7 +60,7 @@ impl Planner<'_> {
                     "the original resources are asked for, and not there yet: {}",
                     other.hindrance()
                 )),
-                // The kubelet sets a Pod right for what runs.
+                // The kubelet repairs the Pod's cgroup only for running containers.
                 Progress::Restarting(name) => {
                     self.with_repair(Plan { wake_at: Some(until), ..Plan::default() }, pod, &name)
                 }
@@ -78,8 +78,8 @@ impl Planner<'_> {
         Plan { sizing: Some(self.back(pod, &place)), wake_at: Some(until), ..Plan::default() }
     }
 
-    /// Ends a request that has changed nothing, as far as the Pod shows. Another process that led before may have sent the
-    /// change, and it may take effect until that write is given up.
+    /// Ends a request whose Pod shows no change. A previous leader may have sent the change, and it may take effect
+    /// until that write is given up.
     pub(super) fn end_untouched(&self, end: &End) -> Plan {
         let memory = self.observed.memory;
         let until = memory.first_seen.after(self.config.write_bound);
@@ -89,7 +89,7 @@ impl Planner<'_> {
         self.end(end)
     }
 
-    /// The change that takes it back.
+    /// The change back to the original resources.
     pub(super) fn back(&self, pod: &Pod, place: &Place) -> Sizing {
         let stage = containers(self.observed.resize, place);
         let there =

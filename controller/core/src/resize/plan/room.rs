@@ -1,4 +1,4 @@
-//! The node has no room: how long that is waited for, and what follows.
+//! A node without room: how long the request waits, and what follows.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::resize::refusal;
 use crate::resize::status::{self, End, Wait};
 use crate::time::{Mono, earliest, seconds};
 
-/// How long after the API server called the node too small it is asked again.
+/// Wait after the API server called the node too small, before the next try.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl Planner<'_> {
-    /// The kubelet waits for room.
+    /// Plan while the kubelet waits for room.
     pub(super) fn deferred(&self, pod: &Pod, place: &Place, text: String, deadline: Option<Mono>) -> Plan {
         let asked = self.observed.resize.spec.on_deferred.as_ref();
         let limit = asked.map(|d| seconds(d.wait_seconds));
@@ -35,14 +35,14 @@ impl Planner<'_> {
         }
     }
 
-    /// The kubelet will never do it.
+    /// Plan if the kubelet will never resize the Pod.
     pub(super) fn infeasible(&self, pod: &Pod, place: &Place, text: String, deadline: Option<Mono>) -> Plan {
         let end = End::new(Phase::Infeasible, refusal::infeasible(&text), text);
         let too_small = self.too_small(pod, place, &end, Phase::Deferred, deadline);
         too_small.unwrap_or_else(|| self.give_up(place, end))
     }
 
-    /// The API server will never take the change.
+    /// Plan if the API server will never accept the change.
     pub(super) fn never_taken(&self, pod: &Pod, end: &End, deadline: Option<Mono>) -> Plan {
         let Some(plan) = self.too_small(pod, &Place::Original, end, Phase::Proposed, deadline) else {
             return self.end(end);
@@ -54,7 +54,7 @@ impl Planner<'_> {
         Plan { sizing: again.then(|| self.onward(pod, &Place::Original)).or(plan.sizing), wake_at, ..plan }
     }
 
-    /// What follows from a node that is too small, where more than a failure is asked for.
+    /// Plan for a node that is too small; `None` if the request just fails.
     fn too_small(
         &self,
         pod: &Pod,

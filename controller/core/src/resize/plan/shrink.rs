@@ -1,4 +1,4 @@
-//! The next change of the Pod, once there is room for it in what is in use.
+//! The next change of the Pod, once the memory in use leaves room for it.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use crate::resize::status::{self, Wait};
 use crate::resize::verify;
 use crate::time::{Mono, earliest};
 
-/// How long an answer about what is in use counts; then the daemon is asked again.
+/// How long an answer about memory in use counts before the daemon is asked again.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long after the kernel could reclaim no more it is asked to try again.
+/// Wait before the kernel is asked again after it could reclaim no more.
 const RECLAIMED: Duration = Duration::from_secs(30);
 
-/// What is known of a container's memory in use.
+/// Whether a container's memory in use fits the next limit.
 enum Use {
     /// It fits.
     Fits,
-    /// It does not, or nobody can tell: a sentence.
+    /// It does not fit, or is unknown: a sentence.
     Not(String),
     /// The daemon is asked.
     Asked,
@@ -66,7 +66,7 @@ impl Planner<'_> {
     fn held(&self, pod: &Pod, place: &Place) -> Option<Held> {
         let resize = self.observed.resize;
         let margin = margin(&resize.spec)?;
-        // What is sent is wanted until it is known how it ended.
+        // A change that was sent stays wanted until its result is known.
         if self.observed.sizing.is_some() {
             return None;
         }
@@ -75,7 +75,7 @@ impl Planner<'_> {
             status.is_some_and(|s| s.state == ContainerState::Running)
         };
         let asked: Vec<_> = lowered(resize, place).filter(|(c, _)| running(c)).collect();
-        // Questions about others stand: numbers never come again.
+        // Questions about other containers stay, because order numbers are never reused.
         let others = self.observed.orders.iter().map(|view| view.order);
         let others = others.filter(|order| asked.iter().all(|(c, _)| c.name != order.container.name));
         let mut orders: Vec<Order> = others.cloned().collect();
@@ -104,7 +104,7 @@ impl Planner<'_> {
         Some(Held { wait, orders, wake_at })
     }
 
-    /// What is known of one container's memory in use, the question that stands, and when to look again.
+    /// One container's memory in use, its order, and when to look again.
     fn in_use(
         &self,
         pod: &Pod,
@@ -126,7 +126,7 @@ impl Planner<'_> {
             return (found, order, wake_at);
         };
         let reclaim = reclaims(&self.observed.resize.spec).then(|| room(limit, margin));
-        // A definition of the kind that is older keeps nothing of how much.
+        // An older CRD does not store `reclaimTo`.
         let tried = view.order.action.resize.is_some();
         let reclaimed = view.order.action.resize.as_ref().and_then(|resize| resize.reclaim_to);
         let other = !tried || (reclaimed.is_some() && reclaimed != reclaim);
@@ -146,7 +146,7 @@ impl Planner<'_> {
             }
             Some(_) => Use::Fits,
         };
-        // Of a Pod on record an older daemon would drop the record.
+        // An older daemon would drop its record of the Pod.
         let may = reclaim.is_some() && !self.observed.recorded;
         if matches!(found, Use::Not(_)) && usage.is_some() && may && other {
             let action = Resize { reclaim_to: reclaim, ..Resize::default() }.into();
@@ -158,11 +158,11 @@ impl Planner<'_> {
         if until > self.now {
             return (found, order, Some(until));
         }
-        // What did not fit is still told while the daemon is asked again.
+        // The lack of room is still reported while the daemon is asked again.
         (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(look), None)
     }
 
-    /// The daemon was asked how much a container uses, and has not said: waits for it, for a while.
+    /// Waits for a while for the daemon's answer about the memory of a container.
     fn unanswered(&self, name: &str) -> (Use, Option<Mono>) {
         let since = self.observed.memory.asked_since.unwrap_or(self.now);
         let silent_at = since.after(self.config.daemon_silent_after);
@@ -172,7 +172,7 @@ impl Planner<'_> {
         (Use::Not(format!("the node's daemon has not said how much memory container {name} uses")), None)
     }
 
-    /// The sentence, and how far the limits are.
+    /// The sentence, and the progress of the limits.
     fn with_step(&self, place: &Place, text: String) -> String {
         let Place::Between(_) = place else { return text };
         let stage = containers(self.observed.resize, place);
@@ -185,7 +185,7 @@ impl Planner<'_> {
         if steps.is_empty() { text } else { format!("{text}; {}", steps.join(", ")) }
     }
 
-    /// What the request waits for on its way, and how far it is.
+    /// The wait, with the progress of the limits.
     pub(super) fn stepwise(&self, place: &Place, wait: Wait) -> Wait {
         Wait { message: self.with_step(place, wait.message), ..wait }
     }

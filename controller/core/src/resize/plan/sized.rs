@@ -1,4 +1,4 @@
-//! The Pod has its new resources: asked of the kernel, and watched.
+//! A Pod with its new resources: verified and watched.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::resize::status::{self, End, Wait, changes, ended};
 use crate::resize::verify::{SILENT, Verdict, Verification, verify};
 use crate::time::{Mono, earliest, seconds};
 
-/// How long after the kubelet has said that it is done the kernel's word is waited for.
+/// How long the kernel may differ after the kubelet is done.
 const KERNEL_PATIENCE: Duration = Duration::from_mins(2);
 
 impl Planner<'_> {
-    /// The kubelet says that the Pod has what it should have: ask the kernel, for a while, and watch the Pod where that is
-    /// asked for; then end. What the kubelet says that it did is not taken back for what the kernel has.
+    /// Plan once the kubelet reports the new resources: verify them for a while, watch the Pod if requested, then end.
+    /// A difference in the kernel reverts nothing.
     pub(super) fn sized(&self, pod: &Pod, expired: bool, deadline: Option<Mono>) -> Plan {
         if let Some(sizing) = self.stepping() {
             return Plan { sizing: Some(sizing.clone()), ..self.stands() };
@@ -47,7 +47,7 @@ impl Planner<'_> {
         wake_at = wakes.into_iter().fold(wake_at, earliest);
         let order = repair.map_or_else(|| self.standing_repair(), |repair| repair.order);
         if order.as_ref().is_some_and(|order| !self.observed.repairs.iter().any(|v| v.order.id == order.id)) {
-            // What is asked next is asked after it, and has another number.
+            // The next questions follow the repair, with other numbers.
             orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
         }
         orders.extend(order);
@@ -62,10 +62,10 @@ impl Planner<'_> {
         self.watched(pod, orders, until, &verdict)
     }
 
-    /// What of the kernel is still waited for: a reason, and a sentence. `told`: what is done about it.
+    /// Reason and sentence of a wait for the kernel. `told`: text about nudge or repair.
     fn kernel_awaited(&self, verdict: &Verdict, enough: bool, told: &str) -> Option<(&'static str, String)> {
         match verdict {
-            // What was told stays told: by that, a step that stands is known as the request's own.
+            // `KernelDiffers` stays: it identifies a nudge in the Pod's spec as the request's own.
             Verdict::Waits if self.observed.resize.waits_for(status::KERNEL_DIFFERS) => {
                 let text = "asks the node's daemon again what the kernel has".to_owned();
                 Some((status::KERNEL_DIFFERS, text))
@@ -79,7 +79,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Nothing more is asked of the kernel: watches the Pod until then where that is asked for, and ends.
+    /// Plan after the verification: watches the Pod until then if requested, and ends.
     fn watched(&self, pod: &Pod, orders: Vec<Order>, until: Option<Mono>, verdict: &Verdict) -> Plan {
         let resize = self.observed.resize;
         let watch = resize.spec.rollback_on_failure.as_ref();
@@ -99,7 +99,7 @@ impl Planner<'_> {
         self.succeeded(verdict)
     }
 
-    /// The end, with what is known of the kernel.
+    /// Ends with success and the result of the verification.
     pub(super) fn succeeded(&self, verdict: &Verdict) -> Plan {
         let mut text = changes(&self.observed.resize.status.containers);
         if let Verdict::Differs(found) = verdict {
@@ -113,7 +113,7 @@ impl Planner<'_> {
         self.with_status(status, Urgency::Now)
     }
 
-    /// What went wrong with the Pod since its spec was changed, where that is watched.
+    /// Failure of the Pod since its spec was changed, if the request asks to watch it.
     pub(super) fn failure(&self, pod: &Pod) -> Option<End> {
         let resize = self.observed.resize;
         let watch = resize.spec.rollback_on_failure.as_ref()?;

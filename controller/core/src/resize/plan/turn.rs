@@ -1,4 +1,4 @@
-//! A resize that waits for its turn, and what it finds out meanwhile: no earlier one gives way to what would be refused.
+//! A resize that waits for its turn. It finds out meanwhile whether it is possible: an earlier one gives way only then.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::resize::judge::desired;
 use crate::resize::status::{self, Wait, waits};
 use crate::time::{Mono, earliest};
 
-/// How soon after a refusal the API server is asked again.
+/// Wait after a refusal before the API server is asked again.
 const AGAIN: Duration = Duration::from_secs(30);
 
 impl Planner<'_> {
-    /// Not accepted yet, and another request goes first.
+    /// Plan while another request goes first.
     pub(super) fn in_queue(&self, deadline: Option<Mono>) -> Plan {
         let resize = self.observed.resize;
         let status = waits(resize.status.clone(), resize, &self.queued(), self.wall);
@@ -27,7 +27,7 @@ impl Planner<'_> {
         if gives_way { self.tries(plan) } else { plan }
     }
 
-    /// Adds to what waits what shows whether the change is possible on the Pod as it is.
+    /// Adds a check to the plan: is the change possible on the current Pod?
     fn tries(&self, plan: Plan) -> Plan {
         let memory = self.observed.memory;
         let later =
@@ -38,7 +38,7 @@ impl Planner<'_> {
             let asked = self.observed.survey.map(|survey| survey.at);
             return match self.admission(pod, &containers) {
                 Admission::Admitted => Plan { possible: true, ..plan },
-                // Whoever waits for room waits in the place of the earlier one.
+                // A resize that waits for room takes the place of the earlier one.
                 Admission::Waits(wait) if wait.reason == status::NODE_BUSY => Plan { possible: true, ..plan },
                 _ => match asked.filter(|at| at.after(AGAIN) > self.now) {
                     Some(at) => later(at),
@@ -57,13 +57,13 @@ impl Planner<'_> {
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), ..plan }
     }
 
-    /// A restart has begun though this one was accepted, or before this process led: what changes the Pod waits, but for
-    /// what may be on its way already, and what puts the original back.
+    /// Whether the change waits for a restart that began although this request was accepted, or under an earlier
+    /// leader. Writes under way and restores do not wait.
     pub(super) fn put_off(&self) -> bool {
         self.observed.ahead.is_some() && !self.unsettled() && self.observed.resize.status.restoring.is_none()
     }
 
-    /// It waits for its turn.
+    /// The wait for its turn.
     pub(super) fn queued(&self) -> Wait {
         let reason = self.observed.ahead.as_ref().map_or(status::QUEUED, |ahead| ahead.by.reason());
         let told = before::told(&self.observed.resize.status.conditions, reason);

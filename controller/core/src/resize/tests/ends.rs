@@ -1,8 +1,8 @@
-//! Ends without success: nothing stays behind that the Pod has not got.
+//! Ends without success: no change stays that the Pod has not applied.
 
 use super::*;
 
-/// A request whose change stands in the Pod's spec.
+/// A request whose change is in the Pod's spec.
 fn patched(more: &Value) -> Scene {
     let mut scene = Scene::new(grow(more));
     scene.settle();
@@ -10,7 +10,7 @@ fn patched(more: &Value) -> Scene {
     scene
 }
 
-/// The request is putting the original back: carries that out.
+/// Carries out the restore of the original resources.
 fn restored(scene: &mut Scene) {
     scene.settle();
     assert!(scene.resize.status.restoring.is_some(), "{:?}", scene.resize.status);
@@ -100,14 +100,14 @@ fn what_somebody_else_changes_is_not_fought_for() {
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "Superseded"));
     assert_eq!(scene.cpu_limit(), Some(777));
-    // The original put back is a change too.
+    // Another client's restore is a change too.
     let mut scene = patched(&json!({}));
     assert!(scene.plan().sizing.is_none());
     scene.container("app").resources.cpu_limit = Some(200);
     scene.settle();
     assert_eq!(scene.stored().1, "Superseded");
     assert_eq!(scene.cpu_limit(), Some(200));
-    // A later resize of pitstop's own begins where this one did.
+    // A later resize begins from the original resources.
     let mut scene = patched(&json!({}));
     scene.newer = Some(ObjectKey::new("shop", "later"));
     restored(&mut scene);
@@ -131,7 +131,7 @@ fn the_change_waits_for_a_restart_that_has_begun() {
     let told = condition::find(&told.conditions, "Complete").unwrap();
     assert_eq!(told.reason, "Queued");
     assert_eq!(told.message, "waits for its turn: ContainerRecreateRequest shop/crr goes first");
-    // Its own time begins when the restart is over.
+    // Its time begins when the restart is over.
     assert_eq!(scene.memory.busy_since, Some(Mono(0)));
     scene.memory.put_off(Mono(70_000));
     assert_eq!(scene.memory.busy_since, Some(Mono(70_000)));
@@ -181,7 +181,7 @@ fn what_is_not_watched_does_not_roll_back() {
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
 }
 
-/// What was killed before the request is often the reason for it.
+/// A kill before the request is often the reason for it.
 #[test]
 fn a_kill_before_the_request_is_no_failure_of_it() {
     let mut scene = Scene::new(grow(&json!({"rollbackOnFailure": {"observeSeconds": 20}})));
@@ -209,7 +209,7 @@ fn an_original_that_cannot_be_put_back_is_told() {
     scene.resize.spec.cancel = true;
     scene.act();
     assert!(scene.resize.status.restoring.is_some());
-    // It may be room that is missing for a moment.
+    // The refusal may be temporary.
     scene.refuse("exceeded quota: q");
     assert!(scene.plan().sizing.is_some());
     scene.later(60);
@@ -267,7 +267,7 @@ fn a_pod_that_the_watch_has_lost_ends_nothing() {
     assert_eq!(scene.stored(), (Some(Phase::Failed), "DeadlineExceeded"));
 }
 
-/// A controller that starts anew goes on from what is stored.
+/// A new controller process continues from the stored status.
 #[test]
 fn every_stage_survives_the_loss_of_the_memory() {
     let mut scene = patched(&json!({}));
@@ -279,7 +279,7 @@ fn every_stage_survives_the_loss_of_the_memory() {
     assert_eq!(scene.stored(), (Some(Phase::Infeasible), "Swap"));
 }
 
-/// Kubernetes removes no amount in place: all else is put back, and nothing is tried for ever.
+/// Kubernetes removes no amount in place. All others are restored, without endless tries.
 #[test]
 fn what_was_added_stays_and_is_told() {
     let containers =
@@ -308,7 +308,7 @@ fn what_was_added_stays_and_is_told() {
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
 }
 
-/// A limit below the request that is put back would be refused for ever.
+/// The API server would always refuse a limit below the restored request.
 #[test]
 fn a_limit_that_was_added_stays_above_the_request() {
     let resources = json!({"requests": {"cpu": "330m"}, "limits": {"cpu": 1}});
@@ -338,7 +338,7 @@ fn a_pod_may_be_watched_for_longer_than_the_deadline() {
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
 }
 
-/// The process that led before may have sent the patch just then.
+/// The previous leader may have sent the patch just then.
 #[test]
 fn a_request_that_was_taken_over_does_not_end_before_a_patch_of_before_is_given_up() {
     let mut scene = Scene::new(grow(&json!({})));
@@ -352,7 +352,7 @@ fn a_request_that_was_taken_over_does_not_end_before_a_patch_of_before_is_given_
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
 }
 
-/// Where the kubelet counts nothing (1.33), a verdict on the resize before it still stands for a moment.
+/// Without `observedGeneration` (1.33), the verdict on an earlier resize stays for a moment.
 #[test]
 fn a_verdict_of_before_is_not_about_this_resize() {
     let mut scene = Scene::new(grow(&json!({})));
@@ -377,7 +377,7 @@ fn a_container_that_ends_for_good_ends_the_request() {
     assert!(scene.resize.status.restoring.as_ref().unwrap().message.contains("will not run again"));
 }
 
-/// kstatus takes a request for one that is at work while its last spec was not seen: also one that is over.
+/// kstatus takes a request with an old `observedGeneration` for one at work, even after its end.
 #[test]
 fn a_change_after_the_end_is_seen_and_changes_nothing_else() {
     let mut scene = patched(&json!({}));

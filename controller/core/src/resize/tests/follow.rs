@@ -29,7 +29,7 @@ fn no_condition_alone_is_no_success() {
     scene.sees();
     scene.settle();
     assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()), "it runs with the old limit");
-    // A kubelet that does not count what it has seen (1.33).
+    // A kubelet without `observedGeneration` (1.33).
     scene.pod.as_mut().unwrap().observed_generation = None;
     assert_eq!(scene.told().0, Phase::InProgress);
     scene.status("app").actual = Some(Resources { cpu_limit: Some(300), ..container("app").resources });

@@ -4,7 +4,7 @@ use super::super::nudge::{Nudge, choose, stepped};
 use super::super::verify::Low;
 use super::*;
 
-/// `app` runs, and the kubelet says that all is done, while the Pod's cgroup is as it was; that is stored.
+/// `app` runs and the kubelet reports the resize as done, but the Pod's cgroup is unchanged; the status says so.
 fn low(more: &Value) -> Scene {
     let mut scene = Scene::new(grow(more));
     scene.settle();
@@ -17,7 +17,7 @@ fn low(more: &Value) -> Scene {
     scene
 }
 
-/// The same, and the step is made.
+/// The same, with the nudge in the Pod's spec.
 fn nudged(more: &Value) -> Scene {
     let mut scene = low(more);
     scene.later(2);
@@ -36,14 +36,14 @@ fn verified(scene: &Scene) -> (ConditionStatus, &str) {
     (found.status, found.reason.as_str())
 }
 
-/// The kubelet makes what the spec says, and writes the Pod's cgroup.
+/// The kubelet applies the spec, and writes the Pod's cgroup.
 fn made(scene: &mut Scene) {
     scene.done();
     scene.low = 0;
     scene.settle();
 }
 
-/// A step of CPU would change nothing that is missed.
+/// Only memory is missing, so a CPU nudge would not help.
 #[test]
 fn where_the_kubelet_sets_no_quota_only_memory_is_stepped() {
     let mut scene = Scene::new(grow(&json!({})));
@@ -193,7 +193,7 @@ fn where_it_is_not_pitstops_to_do_or_would_restart_nothing_is_stepped() {
     }
 }
 
-/// Nobody is fought: what looks like a step is one only where a difference was told.
+/// pitstop yields to other clients: a change is a nudge only after a reported difference.
 #[test]
 fn somebody_elses_millicore_is_left_alone() {
     let mut scene = Scene::new(grow(&json!({})));

@@ -1,4 +1,4 @@
-//! What the kubelet leaves undone for a container that does not run (kubernetes#138760).
+//! Repairs of a Pod cgroup that the kubelet left unchanged (kubernetes#138760).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,8 +22,8 @@ fn stuck() -> Scene {
     scene
 }
 
-/// `app` runs, and the kubelet says that all is done, while the Pod's cgroup is as it was; a step of its CPU would restart
-/// it.
+/// `app` runs and the kubelet reports the resize as done, but the Pod's cgroup is unchanged. A CPU nudge would restart
+/// `app`.
 fn low() -> Scene {
     let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 600})));
     scene.config.resize_cri = true;
@@ -35,7 +35,7 @@ fn low() -> Scene {
     scene
 }
 
-/// The message of what it waits for.
+/// The wait message.
 fn message(scene: &mut Scene) -> String {
     let status = scene.plan().status.expect("something to tell").status;
     condition::find(&status.conditions, conditions::COMPLETE).unwrap().message.clone()
@@ -222,7 +222,7 @@ fn what_the_daemon_did_not_find_is_ordered_again() {
     assert_eq!(ids(&scene), ["prs-1/app/2"]);
 }
 
-/// Put back, the container needs the larger Pod again, which the kubelet has made smaller while it ran.
+/// With the original resources, the container needs the larger Pod again, which the kubelet made smaller while it ran.
 #[test]
 fn what_is_put_back_is_repaired_too() {
     let mut scene = stuck();
@@ -249,7 +249,7 @@ fn what_is_put_back_is_repaired_too() {
     assert!(scene.orders.is_empty());
 }
 
-/// A kubelet that does not resize leaves nothing undone.
+/// A kubelet that does not resize leaves nothing to repair.
 #[test]
 fn where_no_kubelet_resizes_nothing_is_repaired() {
     let mut scene = stuck();

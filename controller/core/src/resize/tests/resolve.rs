@@ -1,4 +1,4 @@
-//! What a request means, or why it means nothing.
+//! Resolution of a request, and refusals.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn a_bad_spec_that_slipped_past_the_schema_is_refused() {
     assert!(message.starts_with("spec.containers: must name 1 to 64"), "{message}");
 }
 
-/// As the API server's defaults do: else what it stores would be another thing than what was meant.
+/// As the API server's defaults do, which would otherwise store other resources than resolved.
 #[test]
 fn a_limit_alone_is_a_request_too() {
     let mut scene = Scene::new(grow(&json!({})));

@@ -1,10 +1,10 @@
-//! The restart that a request asks for.
+//! The restart of `restart: Always`.
 
 use super::*;
 use crate::deed::{Child, Deed, Done};
 use crate::resize::restart::{CHILD, restart_key};
 
-/// A request for both containers whose resources are there.
+/// A request for both containers, which have their new resources.
 fn sized(more: &Value) -> Scene {
     let mut spec = json!({"podRef": {"name": "web"}, "restart": "Always", "activeDeadlineSeconds": 600, "containers": [
         {"name": "proxy", "resources": {"limits": {"cpu": "300m"}}}, {"name": "app", "resources": {"limits": {"cpu": "300m"}}}]});
@@ -20,7 +20,7 @@ impl Scene {
         self.plan().deed
     }
 
-    /// The recreate request is there.
+    /// The recreate request exists.
     fn made(&mut self) {
         let Some(Deed::Create(new)) = self.deed() else { panic!("{:?}", self.plan()) };
         self.memory.deed_done(self.now, Deed::Create(new.clone()), Done::Effected);
@@ -29,13 +29,13 @@ impl Scene {
         self.restart = Some(Made { key, uid: "crr-1".into(), owner_uid, ..Made::default() });
     }
 
-    /// It has ended.
+    /// The recreate request has ended.
     fn ended(&mut self, status: ConditionStatus, message: &str) {
         let complete = status == ConditionStatus::True;
         self.restart.as_mut().unwrap().ended = Some((complete, message.to_owned()));
     }
 
-    /// Its containers are others now.
+    /// These containers have new instances.
     fn restarted(&mut self, names: &[&str]) {
         for name in names {
             let status = self.status(name);

@@ -1,4 +1,4 @@
-//! A node without room, and the last resort.
+//! A node without room, and evictions.
 
 use super::*;
 use crate::deed::{Deed, Done};
@@ -7,7 +7,7 @@ const SMALL: &str = "Node didn't have enough capacity: cpu, requested: 9000, cap
 const FORBIDDEN: &str = "pods \"web\" is forbidden: node didn't have enough allocatable resources: cpu";
 const BUDGET: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// A request whose change waits in the kubelet.
+/// A request whose change is pending in the kubelet.
 fn pending(more: &Value, reason: &str, text: &str) -> Scene {
     let mut scene = Scene::new(grow(more));
     scene.settle();
@@ -20,7 +20,7 @@ fn evict() -> Deed {
     Deed::Evict { key: ObjectKey::new("shop", "web"), uid: "pod-1".into() }
 }
 
-/// A request that has its Pod evicted.
+/// A request that evicts its Pod.
 fn evicting() -> Scene {
     let more = json!({"onDeferred": {"waitSeconds": 30, "then": "Evict"}, "activeDeadlineSeconds": 600});
     let mut scene = pending(&more, "Deferred", "no room");
@@ -35,7 +35,7 @@ fn evicting() -> Scene {
     scene
 }
 
-/// How the eviction ends.
+/// Reports the result of the eviction.
 fn told(scene: &mut Scene, done: Done) {
     scene.memory.deed_done(scene.now, evict(), done);
 }
@@ -157,7 +157,7 @@ fn a_node_that_is_too_small_may_be_waited_for() {
     scene.done();
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
-    // What no node can give is not waited for.
+    // The request waits only for a larger node.
     let mut scene = pending(&more, "Infeasible", "In-place resize of containers with swap is not supported.");
     scene.done();
     scene.settle();
@@ -175,7 +175,7 @@ fn an_api_server_that_calls_the_node_too_small_is_asked_again() {
     assert!(scene.plan().sizing.is_some());
     scene.refuse(FORBIDDEN);
     assert_eq!((scene.plan().sizing, scene.plan().wake_at), (None, Some(Mono(20_000))));
-    // Told, it is still not taken for a change that somebody else has undone.
+    // After the wait is stored, the original resources do not count as another client's restore.
     scene.resize.status = scene.plan().status.unwrap().status;
     scene.later(20);
     scene.settle();
@@ -214,7 +214,7 @@ fn a_node_that_is_too_small_may_be_left() {
         scene.settle();
         assert_eq!(scene.stored(), (Some(Phase::Infeasible), "Evicted"));
     }
-    // Where the eviction comes to nothing, there may be nothing to put back.
+    // If the eviction is given up, the Pod may need no restore.
     let mut scene = Scene::new(grow(&more));
     scene.act();
     scene.refuse(FORBIDDEN);

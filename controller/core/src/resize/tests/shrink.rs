@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `app` from 128Mi down to that limit.
+/// Lowers the memory limit of `app` from 128Mi to `to`.
 fn shrink(to: &str, how: &Value) -> Scene {
     let containers = json!([{"name": "app", "resources": {"requests": {"memory": "32Mi"}, "limits": {"memory": to, "cpu": "300m"}}}]);
     let spec = json!({"podRef": {"name": "web"}, "containers": containers, "memoryShrink": how,
@@ -16,7 +16,7 @@ impl Scene {
         (resources.memory_request.unwrap() / MI, resources.memory_limit.unwrap() / MI)
     }
 
-    /// The message of what would be told.
+    /// The wait message.
     fn words(&mut self) -> String {
         let status = self.plan().status.expect("something to tell").status;
         condition::find(&status.conditions, conditions::COMPLETE).unwrap().message.clone()
@@ -33,7 +33,7 @@ fn a_limit_is_not_lowered_below_what_is_in_use_and_a_margin() {
     assert_eq!(scene.told(), (Phase::Proposed, "MemoryInUse".into()));
     assert_eq!(scene.words(), "container app uses 33Mi of memory: with 32Mi to spare that does not fit 64Mi");
     assert_eq!((scene.memory(), scene.plan().wake_at), ((64, 128), Some(Mono(5_000))));
-    // Told, it is still not taken for a change that somebody else has undone.
+    // After the wait is stored, the original resources do not count as another client's restore.
     scene.resize.status = scene.plan().status.unwrap().status;
     scene.later(5);
     scene.settle();
@@ -77,7 +77,7 @@ fn a_limit_is_lowered_step_by_step() {
     scene.later(5);
     scene.settle();
     assert_eq!(scene.memory(), (32, 64));
-    // Another controller goes on from where the Pod is.
+    // Another controller continues from the Pod's spec.
     scene.memory = Memory::new(scene.now);
     scene.settle();
     assert_eq!(scene.memory(), (32, 64), "the kubelet has not done it");
@@ -175,7 +175,7 @@ fn only_what_shrinks_is_asked_about() {
     let mut plain = shrink("40Mi", &Value::Null);
     plain.settle();
     assert_eq!((plain.memory(), plain.orders.len()), ((32, 40), 0), "as the kubelet takes it");
-    // What is restarted for it gives its memory back.
+    // A container that restarts for it frees its memory.
     let mut restarts = shrink("40Mi", &json!({"step": "1Mi"}));
     restarts.container("app").restart_for.memory = true;
     restarts.settle();
@@ -186,7 +186,7 @@ fn only_what_shrinks_is_asked_about() {
     assert_eq!(stopped.memory(), (32, 40));
 }
 
-/// An answer may grow old while the patch is on its way: what is sent is wanted until it is known how it ended.
+/// An answer may expire while the patch is under way. A sent change stays wanted until its result is known.
 #[test]
 fn a_change_that_is_sent_stays_wanted() {
     let mut scene = shrink("64Mi", &json!({}));
@@ -199,7 +199,7 @@ fn a_change_that_is_sent_stays_wanted() {
     assert_eq!(scene.plan().sizing, sizing);
 }
 
-/// What stands in the node's book for `app`: its number, and to how many MiB the kernel is to reclaim.
+/// Number of the order for `app` in the node's book, and to how many MiB the kernel should reclaim.
 fn asked(scene: &Scene) -> (&str, Option<i64>) {
     let order = &scene.orders[0];
     assert_eq!(order.action.verify.is_some(), order.action.resize.is_none());

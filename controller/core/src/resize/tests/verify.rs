@@ -1,8 +1,8 @@
-//! What the kernel has.
+//! Verification of the kernel's values.
 
 use super::*;
 
-/// A request of which the kubelet says that it is done, and a daemon.
+/// A request that the kubelet reports as done, and a daemon.
 fn sized(daemon: Daemon) -> Scene {
     let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 600})));
     scene.daemon = daemon;
@@ -43,7 +43,7 @@ fn a_kernel_that_has_something_else_is_asked_again() {
     assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
 }
 
-/// The numbers of the last question that was asked until each second.
+/// Number of the latest question at each second.
 fn asked_until(scene: &mut Scene, seconds: u64) -> Vec<u32> {
     let mut last = Vec::new();
     for _ in 0..seconds {
@@ -104,7 +104,7 @@ fn where_the_kubelet_sets_no_quota_none_is_missed() {
         scene.daemon = Daemon::NoQuota;
         scene.settle();
         scene.done();
-        // `convertToAPIContainerStatuses` of the kubelet: without a quota the limit of before is told for ever.
+        // `convertToAPIContainerStatuses` of the kubelet: without a quota it reports the old limit for ever.
         scene.status("app").actual.as_mut().unwrap().cpu_limit = Some(200);
         scene.settle();
         if !scene.resize.completed() {
@@ -118,7 +118,7 @@ fn where_the_kubelet_sets_no_quota_none_is_missed() {
     }
 }
 
-/// It may still tell another limit: that it is done, it has said.
+/// The kubelet has reported the resize as done, though with another limit.
 #[test]
 fn a_deadline_takes_nothing_back_where_the_kubelet_tells_the_limit_of_before() {
     let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 9})));
@@ -133,7 +133,7 @@ fn a_deadline_takes_nothing_back_where_the_kubelet_tells_the_limit_of_before() {
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
 }
 
-/// The limit of before says nothing where a kubelet does not count what it has seen, and had room for its words.
+/// The old limit counts only if the kubelet reports `observedGeneration` and no condition.
 #[test]
 fn a_limit_that_is_not_told_yet_counts_only_where_the_kubelet_counts() {
     let mut scene = Scene::new(grow(&json!({})));
@@ -152,7 +152,7 @@ fn a_limit_that_is_not_told_yet_counts_only_where_the_kubelet_counts() {
     assert_eq!(scene.told().0, Phase::InProgress);
 }
 
-/// Nothing shows then that the kubelet sets none: it may not have done anything.
+/// Then nothing shows that the kubelet sets no quota: it may have done nothing.
 #[test]
 fn a_first_limit_without_a_quota_is_a_difference_unless_the_weight_shows_that_it_was_written() {
     for (cpu, told) in [
@@ -180,7 +180,7 @@ fn a_first_limit_without_a_quota_is_a_difference_unless_the_weight_shows_that_it
 fn a_daemon_that_cannot_tell_holds_nothing_up() {
     for (reason, told) in [
         (AnswerReason::CgroupUnreadable, "CgroupUnreadable"),
-        // One that does not know of such orders.
+        // A daemon that does not know such orders.
         (AnswerReason::InvalidOrder, "VerifyRefused"),
     ] {
         let scene = sized(Daemon::Says(AnswerState::Failed, reason));

@@ -32,7 +32,8 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
-/// A derived definition with the rules of its spec that a loop writes better than an attribute, and a plain schema.
+/// A derived definition with a plain schema, and the spec rules that are easier to write as a loop than as an
+/// attribute.
 fn finished(mut crd: CustomResourceDefinition, fix: fn(&mut JSONSchemaProps)) -> CustomResourceDefinition {
     let versions = crd.spec.versions.iter_mut();
     for schema in versions.filter_map(|v| v.schema.as_mut()?.open_api_v3_schema.as_mut()) {
@@ -44,8 +45,8 @@ fn finished(mut crd: CustomResourceDefinition, fix: fn(&mut JSONSchemaProps)) ->
     crd
 }
 
-/// Takes out what only restates something: `nullable` (a null is dropped on the way in all the same, and without it
-/// the published `OpenAPI` v2 keeps the field's type), and `anyOf` beside `x-kubernetes-int-or-string`.
+/// Removes redundant parts: `nullable` (the API server drops a null anyway, and without it the published `OpenAPI` v2
+/// keeps the field's type), and `anyOf` beside `x-kubernetes-int-or-string`.
 fn plain(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     if schema.x_kubernetes_int_or_string == Some(true) {
@@ -60,10 +61,10 @@ fn plain(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// A request without a status has one that says that no controller has seen it.
+/// Gives each request a default status that says that no controller has seen it.
 ///
-/// kstatus takes an object without status for one that is done, so whoever applies a request and waits for it would
-/// not wait where the controller is slower than the first look
+/// kstatus takes an object without status for one that is done. So a client that applies a request and waits for it
+/// would not wait if it looks before the controller does
 /// (<https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md>).
 fn unseen(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = crd.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
@@ -108,7 +109,8 @@ mod tests {
         }
     }
 
-    /// What is wrong with the schemas of spec and status of all kinds, beside Kubernetes' own types inside read-only fields.
+    /// Findings of `wrong` in the schemas of spec and status of all kinds, except Kubernetes' own types inside
+    /// read-only fields.
     fn problems(wrong: impl Fn(&str, &serde_json::Value) -> Option<&'static str>) -> Vec<String> {
         let mut found = Vec::new();
         for crd in crds() {

@@ -3,22 +3,22 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What a full ID looks like, as a regular expression: for schemas.
+/// Regular expression of a full ID, for schemas.
 pub const PATTERN: &str = "^[0-9a-f]{64}$";
 
-/// The full ID of one container: 64 hexadecimal digits in lower case, as containerd, CRI-O and cri-dockerd all make them.
+/// The full ID of one container: 64 hexadecimal digits in lower case, as containerd, CRI-O and cri-dockerd all make
+/// them.
 ///
-/// Runtimes take a prefix for the container that it belongs to. A value of this type cannot be a prefix, nor a UID or any
-/// other text.
+/// Runtimes accept a prefix of an ID. A value of this type cannot be a prefix, a UID or any other text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerId(String);
 
-/// Why a text is no ID. Carries the text's length only: IDs come from outside and may be anything.
+/// Why a text is no ID. Has the text's length only: IDs come from outside and may be anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdError {
     /// Not 64 hexadecimal digits in lower case.
     NotFull {
-        /// Length of what was given, in bytes.
+        /// Length of the text, in bytes.
         length: usize,
     },
     /// Not of the form `runtime://id`.
@@ -38,8 +38,8 @@ impl ContainerId {
     }
 }
 
-/// Splits a container ID as a Pod's status writes it, `containerd://<id>` or `cri-o://<id>`, into the name of the runtime,
-/// as in the answer to CRI's `Version`, and the ID.
+/// Splits a container ID as a Pod's status writes it, `containerd://<id>` or `cri-o://<id>`, into the name of the
+/// runtime, as in the answer to CRI's `Version`, and the ID.
 pub fn split_reference(reference: &str) -> Result<(&str, ContainerId), IdError> {
     let (runtime, id) = reference.split_once("://").ok_or(IdError::NoRuntime)?;
     if runtime.is_empty() {
@@ -74,7 +74,7 @@ impl fmt::Display for ContainerId {
     }
 }
 
-/// Like the text that it is, so that it is found in what is printed.
+/// As a string, so that a search in printed text finds it.
 impl fmt::Debug for ContainerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

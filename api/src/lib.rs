@@ -1,7 +1,7 @@
 //! The kinds that pitstop serves: their schema, defaults and static validation.
 //!
-//! No I/O and no clock here. What can be said of an object alone is said here; what needs the Pod is
-//! decided in `pitstop-controller-core`.
+//! No I/O and no clock. Checks that need only the object are here; `pitstop-controller-core` has those that need the
+//! Pod.
 #![cfg_attr(test, allow(clippy::too_many_lines, reason = "a test tells one story"))]
 
 pub mod annotations;
@@ -32,11 +32,11 @@ pub const GROUP: &str = "pitstop.dev";
 /// Most orders that one node's [`nodework::NodeWork`] may hold; the controller queues the rest.
 pub const MAX_ORDERS: usize = 64;
 
-/// Most seconds that a duration of any kind may have: 365 days. Longer than any that is meant, and far below the
-/// 9223372036 s above which containerd's nanoseconds overflow (int64), which then kills at once.
+/// Most seconds of any duration: 365 days. Longer than any useful duration, and far below 9223372036 s. Above that,
+/// containerd's nanoseconds overflow (int64), and it kills at once.
 pub const MAX_SECONDS: i64 = 31_536_000;
 
-/// Why a number of seconds is refused that is above [`MAX_SECONDS`].
+/// Why a number of seconds above [`MAX_SECONDS`] is refused; `None` for others.
 fn too_long(seconds: i64) -> Option<String> {
     (seconds > MAX_SECONDS).then(|| format!("must be at most {MAX_SECONDS} (365 days), not {seconds}"))
 }

@@ -1,4 +1,4 @@
-//! Rules of schemas that a loop writes better than an attribute.
+//! Schema rules that are easier to write as a loop than as an attribute.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSONSchemaProps, ValidationRule};
 
@@ -12,8 +12,8 @@ pub(crate) fn rule(schema: &mut JSONSchemaProps, field: &str, rule: String, mess
     });
 }
 
-/// Adds a rule for each of the fields: it never changes, comes or goes. `path` is where they are; `why` follows it in the
-/// message. (`self.?f == oldSelf.?f` says the same, but the API server estimates its cost beyond its budget.)
+/// Adds a rule for each of the fields: it is never changed, added or removed. `path` is where they are; `why` follows
+/// it in the message. (`self.?f == oldSelf.?f` says the same, but the API server estimates its cost beyond its budget.)
 pub(crate) fn immutable(schema: &mut JSONSchemaProps, path: &str, fields: &[&str], why: &str) {
     for field in fields {
         let same = format!(

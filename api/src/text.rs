@@ -1,7 +1,7 @@
-//! Texts from outside inside messages.
+//! Quotes texts from outside in messages.
 
-/// The text between double quotes, in which quotes, backslashes and control characters are escaped: so that a reader sees
-/// where it begins and ends, and it cannot break the line that it stands in.
+/// The text between double quotes, with quotes, backslashes and control characters escaped. So a reader sees where it
+/// begins and ends, and it cannot break its line.
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {

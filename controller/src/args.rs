@@ -14,7 +14,7 @@ pub struct Args {
     #[arg(long, env = "PITSTOP_WEBHOOK_ADDRESS", default_value = "[::]:9443", value_name = "ADDRESS")]
     pub webhook_address: SocketAddr,
 
-    /// Bound of requests that name no deadline, for example `90s`, `30m` or `1h`; `0` for none.
+    /// Deadline of requests that name none, for example `90s`, `30m` or `1h`; `0` for none.
     #[arg(long, env = "PITSTOP_DEFAULT_ACTIVE_DEADLINE", default_value = "1h", value_parser = duration, value_name = "DURATION")]
     pub default_active_deadline: Duration,
 
@@ -28,12 +28,12 @@ pub struct Args {
     )]
     pub max_open_requests_per_namespace: usize,
 
-    /// `OpenKruise` is installed in this cluster, and its own controller for `ContainerRecreateRequest`s is off (feature
-    /// gate `KruiseDaemon=false`). Without this, no request is carried out where there is a sign of Kruise.
+    /// `OpenKruise` is installed in this cluster, and its own controller for `ContainerRecreateRequest`s is off
+    /// (feature gate `KruiseDaemon=false`). Without this flag, no request is carried out if there is a sign of Kruise.
     #[arg(long, env = "PITSTOP_KRUISE_CRR_OFF", value_parser = clap::builder::BoolishValueParser::new())]
     pub kruise_crr_off: bool,
 
-    /// Where a node's kubelet does not resize, have its daemon give Pods other resources. Takes daemons with `--resize`.
+    /// If a node's kubelet does not resize Pods, its daemon does. Needs daemons with `--resize`.
     #[arg(long, env = "PITSTOP_RESIZE_CRI", value_parser = clap::builder::BoolishValueParser::new())]
     pub resize_cri: bool,
 
@@ -54,7 +54,7 @@ pub struct Args {
     pub common: CommonArgs,
 }
 
-/// `0`, or a whole number with the unit `s`, `m` or `h`.
+/// Parses `0`, or a whole number with the unit `s`, `m` or `h`.
 fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{} is not a duration such as 0, 90s, 30m or 1h", quoted(text));
     if text == "0" {

@@ -1,6 +1,6 @@
 //! Looks for `OpenKruise`, and keeps this program from carrying out requests beside it.
 //!
-//! Decided by `pitstop_controller_core::coexist`. Two watches of one object each tell when Kruise comes or goes.
+//! `pitstop_controller_core::coexist` decides. Two watches of one object each show when Kruise comes or goes.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -22,28 +22,28 @@ use tracing::{error, info, warn};
 
 use crate::own_pod::OwnPod;
 
-/// The readiness condition.
+/// Name of the readiness condition.
 pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
 /// Reason of the event on the own Pod when requests are not carried out because of Kruise.
 pub const FOUND: &str = "OpenKruiseFound";
 /// Reason of the event on the own Pod when they are carried out again.
 pub const GONE: &str = "OpenKruiseGone";
-/// What those events are about.
+/// Action of those events.
 const ACTION: &str = "Serve";
 
-/// What looking needs.
+/// The search for Kruise.
 pub struct Coexistence {
-    /// Client.
+    /// Kubernetes client.
     pub client: Client,
-    /// Told of a refusal.
+    /// Gets the events.
     pub own_pod: OwnPod,
-    /// People say that Kruise's own controller for requests is off.
+    /// The user says (`--kruise-crr-off`) that Kruise's own controller for requests is off.
     pub told_off: bool,
     /// Holds while requests are carried out.
     pub clear: Condition,
     /// 1 while requests are not carried out because of Kruise.
     pub refusing: Gauge,
-    /// Where the watches are counted.
+    /// Counters of the watches.
     pub watch_metrics: WatchMetrics,
 }
 
@@ -68,13 +68,13 @@ struct SlimConversion {
     strategy: String,
 }
 
-/// What the watches tell.
+/// Events of the watches.
 enum Event {
     Configuration(Watch<Configuration>),
     Definition(Watch<Definition>),
 }
 
-/// Looks for as long as it is polled, and tells through `serving` whether requests may be carried out.
+/// Looks for Kruise while it is polled, and sends to `serving` whether requests may be carried out.
 pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
     let (tx, mut rx) = mpsc::channel(4);
     let watching = watches(&own, tx);
@@ -104,9 +104,9 @@ pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
     tokio::join!(watching, judging);
 }
 
-/// Both watches; ends with the receiver.
+/// Runs both watches until the receiver is dropped.
 fn watches(own: &Coexistence, tx: mpsc::Sender<Event>) -> impl Future<Output = ()> + use<> {
-    // That both are synced follows from the verdict.
+    // Not part of `/readyz`: a verdict implies that both watches are synced.
     let internal = Readiness::new();
     let source = |name, object: &str| Source {
         name,
@@ -133,7 +133,7 @@ fn watches(own: &Coexistence, tx: mpsc::Sender<Event>) -> impl Future<Output = (
     }
 }
 
-/// Each watch is of one object by name, so a list holds at most that one.
+/// Each watch selects one object by name, so a list holds at most that object.
 fn update<T>(seen: &mut Seen<T>, watch: Watch<T>) {
     *seen = watch.shown().map_or(Seen::Absent, Seen::Present);
 }
@@ -172,7 +172,7 @@ fn refusal(signs: &[Sign]) -> String {
 }
 
 impl Coexistence {
-    /// Says what has changed, in the log and as an event on the own Pod.
+    /// Reports a changed verdict in the log and as an event on the own Pod.
     async fn tell(&self, before: &Verdict, verdict: &Verdict) {
         match verdict {
             Verdict::Refuse(signs) => {

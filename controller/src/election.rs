@@ -18,9 +18,9 @@ use tracing::{debug, info, warn};
 /// Name of the `Lease`.
 pub const LEASE: &str = "pitstop-controller";
 
-/// Who takes part, and where.
+/// A participant of the election.
 pub struct Candidate {
-    /// Client.
+    /// Kubernetes client.
     pub client: Client,
     /// The own namespace.
     pub namespace: String,
@@ -28,14 +28,14 @@ pub struct Candidate {
     pub identity: String,
     /// Holds once the record is known.
     pub synced: Condition,
-    /// Where the watch is counted.
+    /// Counters of the watch.
     pub metrics: WatchMetrics,
 }
 
-/// Takes part until the shutdown starts, then gives the lease back.
+/// Takes part until the shutdown starts, then releases the lease.
 ///
-/// `leading` tells whether this process leads, `until` for how long if nothing more is heard. Returns early, with an error, when a lead is lost: whatever this
-/// process had under way is best begun anew by a new process.
+/// Sends to `leading` whether this process leads, and to `until` when its lead ends without another renewal. If it
+/// loses the lead, it returns an error early: a new process should start the unfinished work again.
 pub async fn run(
     candidate: Candidate,
     leading: signal::Sender<bool>,
@@ -86,7 +86,7 @@ pub async fn run(
     Ok(())
 }
 
-/// Tells what the lease says, until nobody listens.
+/// Sends what the watch shows of the lease, until the receiver is dropped.
 fn observe(
     client: Client,
     namespace: &str,
@@ -114,7 +114,7 @@ fn record(lease: &Lease) -> Record {
 }
 
 async fn carry_out(api: &Api<Lease>, write: Write, term: Duration) -> Event {
-    // The times are for people: nobody's election rests on them.
+    // The times are for people. No replica's election depends on them.
     let now = pitstop_kit::time::to_micro_time(wall_micros()).ok();
     let create = write.resource_version.is_none();
     let lease = Lease {

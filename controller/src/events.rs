@@ -1,5 +1,5 @@
-//! Kubernetes events on requests and Pods. They are for people: when too many wait, some are lost and counted. Namespaces
-//! take turns, so what happens in a busy one neither delays nor loses the events of another.
+//! Kubernetes events on requests and Pods. They are for people: if too many wait, some are dropped and counted.
+//! Namespaces take turns, so a busy namespace neither delays nor drops the events of another.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -14,12 +14,12 @@ use tracing::debug;
 
 use crate::metrics::ControllerMetrics;
 
-/// Events that may wait to be recorded, and as many until they stand in line.
+/// Capacity of the channel, and of the fair queue behind it.
 const QUEUE: usize = 256;
-/// Longest note that the API server takes, in bytes; ours are cut by characters of at most four bytes.
+/// Longest note, in characters of at most four bytes. The API server takes 1024 bytes.
 pub const MAX_NOTE: usize = 256;
 
-/// Where to hand in events.
+/// Takes events to record.
 #[derive(Clone)]
 pub struct Events {
     queue: mpsc::Sender<Note>,
@@ -27,7 +27,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The queue, and the task that records what is in it.
+    /// The queue, and the task that records its events.
     pub fn new(
         client: Client,
         instance: String,
@@ -39,7 +39,7 @@ impl Events {
         (Self { queue, metrics }, recording)
     }
 
-    /// Records the event some time.
+    /// Queues the event; if the queue is full, counts it as lost.
     pub fn record(&self, note: Note) {
         if self.queue.try_send(note).is_err() {
             self.metrics.lost_event();
@@ -73,7 +73,7 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics
 }
 
 async fn record(recorder: &Recorder, note: Note) {
-    // What is no kind of ours is a workload.
+    // Every other kind is a workload.
     let (api_version, action) =
         about(note.kind).map_or(("apps/v1", "Release"), |about| (about.api_version, about.action));
     let on_request = note.is_on_request();

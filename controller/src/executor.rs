@@ -1,4 +1,4 @@
-//! The one place that writes. Outcomes go back to the core as events.
+//! Carries out the core's actions. Outcomes go back to the core as events.
 
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use crate::events::Events;
 use crate::metrics::ControllerMetrics;
 
-/// What actions are carried out with.
+/// Carries out actions.
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
@@ -25,7 +25,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Tells outcomes to `outcomes`; `leads_until`: until when this process leads, if nothing more is heard.
+    /// Sends outcomes to `outcomes`. `leads_until` is the end of this process's lead without another renewal.
     pub fn new(
         client: Client,
         events: Events,
@@ -36,7 +36,7 @@ impl Executor {
         Self { client, events, metrics, leads_until, outcomes }
     }
 
-    /// Carries out an action that was decided then, and tells the outcome.
+    /// Carries out an action that the core decided at `decided`, and sends the outcome.
     pub async fn execute(self, action: Action, decided: Mono) {
         let action = match action {
             Action::Count(measure) => return self.metrics.measure(&measure),
@@ -59,7 +59,7 @@ impl Executor {
                         client::send(&self.client, *request).await
                     } else {
                         debug!(uri = %request.uri(), "a decision is too old, or the lead over: nothing is sent");
-                        // As if another had been faster: it is known that nothing was written.
+                        // Counts as a conflict: it is certain that nothing was written.
                         Answer::Failed(Failure::of_code(
                             409,
                             "not sent: decided too long ago, or not the leader",
@@ -75,8 +75,8 @@ impl Executor {
         let _ = self.outcomes.send(over.event).await;
     }
 
-    /// Read right before each request: while a write waited, the process may have stood still. The clock runs on then, also
-    /// while the machine sleeps.
+    /// Whether a request may be sent now. Checked right before each request: while a write waits, the process may be
+    /// frozen. The clock runs on then, also while the machine sleeps.
     fn may_send(&self, decided: Mono) -> bool {
         Config::default().may_send(now().mono, decided, *self.leads_until.borrow())
     }
@@ -141,7 +141,7 @@ fn log(action: &Action) {
     }
 }
 
-/// What a deed does, and to what.
+/// Verb and object of a deed.
 fn deed_of(deed: &Deed) -> (&'static str, String) {
     match deed {
         Deed::Create(child) => ("create", format!("{} {}", child.kind, child.key)),

@@ -1,4 +1,4 @@
-//! What the API server is sent.
+//! What the executor sends to the API server.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Carries an action out against an API server that always answers 409; gives back what it was sent.
+/// Carries out an action against an API server that always answers 409. Returns the request and the outcome.
 async fn refused(action: Action) -> ((Method, String, Value), Event) {
     refused_with(409, "Conflict", "the object has been modified", action).await
 }
 
-/// The same against one that always refuses so.
+/// The same with this refusal as the answer.
 async fn refused_with(
     code: u16,
     reason: &'static str,
@@ -37,7 +37,7 @@ async fn refused_with(
     (sent.remove(0), outcome)
 }
 
-/// The same of an action that was decided then, by a process that leads until then.
+/// The same for an action decided at `decided`, by a process that leads until `leads_until`.
 async fn carried_out(
     (code, reason, message): (u16, &'static str, &'static str),
     action: Action,
@@ -72,7 +72,7 @@ async fn carried_out(
     (sent, outcome)
 }
 
-/// A process that was frozen wakes up with what it had decided before.
+/// A frozen process wakes up, with actions that it decided before.
 #[tokio::test]
 async fn what_waited_for_too_long_or_outlived_the_lead_is_not_sent() {
     let present = now().mono;
@@ -87,7 +87,7 @@ async fn what_waited_for_too_long_or_outlived_the_lead_is_not_sent() {
         let (sent, outcome) =
             carried_out((409, "Conflict", "the object has been modified"), delete, decided, until).await;
         assert!(sent.is_empty(), "{sent:?}");
-        // It is known that nothing was written.
+        // It is certain that nothing was written.
         assert!(
             matches!(outcome, Event::Written { outcome: Written::Recreate(Outcome::Conflict), .. }),
             "{outcome:?}"
@@ -95,7 +95,7 @@ async fn what_waited_for_too_long_or_outlived_the_lead_is_not_sent() {
     }
 }
 
-/// These words become the request's message and its event.
+/// The API server's words become the request's message and its event.
 #[tokio::test]
 async fn a_refusal_is_told_in_the_words_of_the_api_server_and_nothing_else() {
     const QUOTA: &str = "pods \"web\" is forbidden: exceeded quota: small, requested: requests.cpu=400m, used: \
@@ -120,7 +120,7 @@ async fn a_refusal_is_told_in_the_words_of_the_api_server_and_nothing_else() {
 
 const KEY: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests/crr";
 
-/// So that nobody turns a request back that another one has ended meanwhile.
+/// Otherwise a controller could reopen a request that another controller has ended.
 #[tokio::test]
 async fn d3_every_write_of_a_request_names_the_version_that_it_rests_on() {
     let key = ObjectKey::new("shop", "crr");

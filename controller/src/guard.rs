@@ -1,6 +1,6 @@
-//! Sees again and again that the API server keeps each daemon to its own node, and tells the core.
+//! Checks repeatedly whether the API server keeps each daemon to its own node, and tells the core.
 //!
-//! Decided by `pitstop_controller_core::guard`.
+//! `pitstop_controller_core::guard` decides.
 
 use kube::Client;
 use kube::runtime::events::EventType;
@@ -17,25 +17,25 @@ use crate::own_pod::OwnPod;
 pub const MISSING: &str = "DaemonPolicyMissing";
 /// Reason of the event on the own Pod when orders are placed again.
 pub const IN_FORCE: &str = "DaemonPolicyInForce";
-/// What those events are about.
+/// Action of those events.
 const ACTION: &str = "PlaceOrders";
 
-/// What looking needs.
+/// The repeated check of the policy.
 pub struct Guard {
-    /// Client.
+    /// Kubernetes client.
     pub client: Client,
-    /// Told when the policy is missing, and when it is there again.
+    /// Gets an event when the policy is missing, and when it is in force again.
     pub own_pod: OwnPod,
     /// 1 while the policy is in force.
     pub in_force: Gauge,
-    /// Where the core reads.
+    /// Events for the core.
     pub events: mpsc::Sender<Event>,
 }
 
 impl Guard {
-    /// Looks until the core is gone.
+    /// Checks until the core ends.
     pub async fn run(self) {
-        // What was seen last, but for answers that show nothing.
+        // The last verdict that was not `Unknown`.
         let mut before: Option<bool> = None;
         loop {
             let verdict = match probe() {
@@ -62,7 +62,7 @@ impl Guard {
         }
     }
 
-    /// Says what has changed, in the log and as an event on the own Pod.
+    /// Reports a changed verdict in the log and as an event on the own Pod.
     async fn tell(&self, verdict: &Verdict, before: Option<bool>) {
         match verdict {
             Verdict::Missing(why) => {

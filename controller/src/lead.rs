@@ -1,9 +1,9 @@
 //! The core's watches, and whether this process leads.
 //!
-//! A process that does not lead watches too, and so shows in time where it may not list something. The core keeps the Pods:
-//! of them, whoever leads knows no more than a watch has told. Of all else it keeps nothing. When it begins to lead, each
-//! other watch begins anew with a list of the present. What came before may be older than what the leader before wrote,
-//! and who takes a hold of a request that he does not know yet for left behind puts a Pod into service too soon.
+//! A process that does not lead watches too, so a missing right to list shows early. The core keeps the Pods, because a
+//! leader knows them only from the watch. It keeps nothing else. When the process begins to lead, every other watch
+//! starts again with a current list. Earlier events may be older than the last writes of the previous leader. A leader
+//! that does not know a request yet would treat its hold as left behind, and put the Pod into service too soon.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,15 +24,15 @@ use tokio::task::JoinSet;
 
 use crate::metrics::ControllerMetrics;
 
-/// Hold from the first complete list of their kind on.
+/// Readiness conditions that hold from the first complete list on.
 pub struct Synced {
-    /// Of Pods.
+    /// Pods.
     pub pods: Condition,
-    /// Of the objects of each kind.
+    /// Objects of each kind.
     pub kinds: BTreeMap<KindId, Condition>,
-    /// Of order books.
+    /// Order books.
     pub books: Condition,
-    /// Of parked workloads: of `Deployment`s, of `StatefulSet`s and of `DaemonSet`s.
+    /// Parked workloads: `Deployment`s, `StatefulSet`s and `DaemonSet`s.
     pub parked: [Condition; 3],
 }
 
@@ -45,12 +45,12 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Of the API server that `client` talks to; `events` is where the core reads.
+    /// Watches the API server of `client`; the core reads `events`.
     pub fn new(client: Client, synced: Synced, metrics: WatchMetrics, events: mpsc::Sender<Event>) -> Self {
         Self { client, synced, metrics, events }
     }
 
-    /// The watch of Pods, for as long as there is the core.
+    /// Starts the watch of Pods, which runs as long as the core.
     fn pods(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         tasks.spawn(watch::run(
@@ -63,7 +63,7 @@ impl Watches {
         tasks
     }
 
-    /// The others. Each begins with a list; they end when the set is dropped or shut down.
+    /// Starts the other watches, each with a list. They end when the set is dropped or shut down.
     fn spawn(&self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let (listed, books_listed) = signal::channel(false);
@@ -87,7 +87,7 @@ impl Watches {
         tasks
     }
 
-    /// Begins the watch of parked workloads of one kind.
+    /// Starts the watch of parked workloads of one kind.
     fn parked<K>(&self, name: &'static str, kind: TargetKind, synced: &Condition, tasks: &mut JoinSet<()>)
     where
         K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
@@ -113,8 +113,8 @@ impl Watches {
     }
 }
 
-/// Begins the watch of each kind, once the order books are there: by them the core knows at once which of very many objects
-/// are through, and need not be kept.
+/// Starts the watch of each kind after the first list of order books. With the books, the core knows at once which of
+/// very many objects are finished, and need not be kept.
 struct Spawn<'a> {
     watches: &'a Watches,
     books_listed: signal::Receiver<bool>,
@@ -134,15 +134,15 @@ impl ForEach for Spawn<'_> {
         );
         let mut books_listed = self.books_listed.clone();
         self.tasks.spawn(async move {
-            // The watch of the books goes on for as long as this one.
+            // Cannot fail: the watch of the books runs as long as this one.
             let _ = books_listed.wait_for(|listed| *listed).await;
             watching.await;
         });
     }
 }
 
-/// Watches, and tells the core when this process begins or ceases to lead, until the core is gone. Who may not carry
-/// out requests never leads.
+/// Watches, and tells the core when this process begins or ceases to lead, until the core ends. A process that may not
+/// carry out requests never leads.
 pub async fn run(
     watches: Watches,
     mut leading: signal::Receiver<bool>,
@@ -168,7 +168,8 @@ pub async fn run(
         }
         told = now;
         if now {
-            // First, so that every list but that of Pods that the core gets after the news was asked for after it.
+            // End the watches first: then every list that the core gets after this event, except that of Pods, was
+            // requested after it.
             running.shutdown().await;
         }
         if watches.events.send(Event::Leader(now)).await.is_err() {

@@ -1,6 +1,6 @@
 //! The controller: reads Pods and requests, places orders in the nodes' books, writes outcomes.
 //!
-//! A library beside its program, so that the fuzz targets in `tests/fuzz` call what answers admission reviews.
+//! A library, so that the fuzz targets in `tests/fuzz` can call the code that answers admission reviews.
 
 pub mod admission;
 mod args;
@@ -17,7 +17,7 @@ mod run;
 
 use clap::Parser as _;
 
-/// The program.
+/// Runs the program.
 pub fn main() {
     let args = args::Args::parse();
     let common = args.common.clone();

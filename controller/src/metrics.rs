@@ -1,4 +1,4 @@
-//! What the controller counts. Every metric is described in `docs/reference/metrics.md`.
+//! The controller's metrics. `docs/reference/metrics.md` describes each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -52,12 +52,12 @@ struct StateLabels {
     state: &'static str,
 }
 
-/// What is counted of each kind.
+/// Metrics of one kind.
 #[derive(Clone, Debug, Default)]
 struct KindMetrics {
     ended: Family<EndLabels, Counter>,
     open: Gauge,
-    /// None of what is for many Pods: it has no end that somebody waits for.
+    /// `None` for a kind for many Pods: nobody waits for its end.
     oldest: Option<Gauge>,
 }
 
@@ -98,7 +98,7 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Registers them all. What has few label values is there from the beginning, with zeros.
+    /// Registers all metrics. Those with few label values exist from the start, with zeros.
     pub fn register(metrics: &mut Metrics) -> Self {
         let own = Self::new();
         own.name(metrics.registry());
@@ -140,7 +140,7 @@ impl ControllerMetrics {
         );
     }
 
-    /// Gives each its name and its help.
+    /// Registers each metric with its name and help.
     fn name(&self, registry: &mut Registry) {
         registry.register("writes", "Writes to the API server by action and result", self.writes.clone());
         registry.register("admissions", "Admission reviews by operation and code", self.admissions.clone());
@@ -191,22 +191,22 @@ impl ControllerMetrics {
         );
     }
 
-    /// One write came back.
+    /// Counts a finished write.
     pub fn count(&self, action: &'static str, result: &'static str) {
         self.writes.get_or_create(&WriteLabels { action, result }).inc();
     }
 
-    /// One admission review was answered.
+    /// Counts an answered admission review.
     pub fn admission(&self, operation: &'static str, code: u16) {
         self.admissions.get_or_create(&AdmissionLabels { operation, code }).inc();
     }
 
-    /// One event was not recorded.
+    /// Counts an event that was not recorded.
     pub fn lost_event(&self) {
         self.lost_events.inc();
     }
 
-    /// This replica began or ceased to lead.
+    /// Sets whether this replica leads.
     pub fn lead(&self, leading: bool) {
         self.leading.set(i64::from(leading));
     }
@@ -221,7 +221,7 @@ impl ControllerMetrics {
         self.policy_in_force.clone()
     }
 
-    /// What the core found worth a number.
+    /// Records a measure of the core.
     pub fn measure(&self, measure: &Measure) {
         match *measure {
             Measure::Ended { kind, complete, reason } => {
@@ -237,19 +237,19 @@ impl ControllerMetrics {
         }
     }
 
-    /// One event took so long in the core.
+    /// Records how long one event took in the core.
     pub fn stepped(&self, took: Duration) {
         if took.as_secs_f64() > self.longest_step.get() {
             self.longest_step.set(took.as_secs_f64());
         }
     }
 
-    /// So many stand in line to be written.
+    /// Sets how many writes wait.
     pub fn waiting(&self, count: usize) {
         self.waiting.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// What is open now: requests of each kind, with when the oldest was made, and orders.
+    /// Sets the open requests of each kind, with the creation of the oldest in seconds since 1970, and the open orders.
     pub fn open(&self, requests: impl Iterator<Item = (KindId, usize, Option<i64>)>, orders: &OrderCounts) {
         for (id, count, oldest) in requests {
             if let Some(kind) = self.kinds.get(&id) {
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::certs::CertMetrics;
 
-    /// All that the program registers, with something counted in each.
+    /// All metrics that the program registers, each with a value.
     fn registered() -> (Metrics, ControllerMetrics) {
         let mut metrics = Metrics::new("pitstop_controller", "0.0.1");
         let own = ControllerMetrics::register(&mut metrics);

@@ -1,4 +1,4 @@
-//! Events on the own Pod: what people must know of this installation, not of one request.
+//! Events on the controller's own Pod: they concern this installation, not one request.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -12,7 +12,7 @@ use crate::events::MAX_NOTE;
 /// The Pod that this process runs in.
 #[derive(Clone)]
 pub struct OwnPod {
-    /// Client.
+    /// Kubernetes client.
     pub client: Client,
     /// Its namespace.
     pub namespace: String,
@@ -21,7 +21,7 @@ pub struct OwnPod {
 }
 
 impl OwnPod {
-    /// Records an event; one that cannot be recorded is logged and given up.
+    /// Records an event. A failure is logged, and not retried.
     ///
     /// `reason` and `action` are one `CamelCase` word each; a `note` that is too long is cut.
     pub async fn tell(&self, type_: EventType, reason: &str, action: &str, note: &str) {

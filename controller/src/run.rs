@@ -30,12 +30,12 @@ use crate::own_pod::OwnPod;
 
 const NAME: &str = "pitstop-controller";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Events that may wait for the core; beyond, the watches wait.
+/// Events that may wait for the core. If the queue is full, the watches wait.
 const QUEUE: usize = 256;
-/// How long writes under way, the release of the lease and open admission reviews may hold up the end of the
-/// process. The webhook goes on for up to eight seconds, until its Service no longer leads here.
+/// How long writes under way, the release of the lease and open admission reviews may delay the end of the process. The
+/// webhook serves for up to eight more seconds, until its Service no longer routes to this Pod.
 const DRAIN: Duration = Duration::from_secs(10);
-/// The Service that leads to the webhook.
+/// The webhook's Service.
 const SERVICE: &str = "pitstop-webhook";
 /// The Secret that keeps the webhook's certificate.
 const SECRET: &str = "pitstop-webhook-cert";
@@ -45,7 +45,7 @@ const WEBHOOK_CONFIGURATION: &str = "pitstop";
 /// The webhook's server.
 type Serving = JoinHandle<anyhow::Result<()>>;
 
-/// What must be true before the controller is ready.
+/// Readiness conditions of the controller.
 struct Needs {
     lease: Condition,
     certificate: Condition,
@@ -76,7 +76,7 @@ impl Needs {
     }
 }
 
-/// What the parts of the program share.
+/// State that the parts of the program share.
 struct Shared {
     client: Client,
     /// The own namespace.
@@ -135,8 +135,8 @@ impl Shared {
         tokio::spawn(server::serve(listener, pair, review, self.shutdown.clone()))
     }
 
-    /// Decides, and has carried out what is decided: on a thread of its own, so that the lease, the webhook and health
-    /// never wait for a plan. Ends with the shutdown; what is under way then is given back.
+    /// Runs the core, and starts its actions, on its own thread: the lease, the webhook and health never wait for a
+    /// plan. Ends with the shutdown, and returns the actions under way.
     fn drive(
         &self,
         config: Config,
@@ -162,7 +162,7 @@ impl Shared {
     }
 }
 
-/// Runs until the process is asked to stop, or the lead is lost.
+/// Runs until the process is asked to stop, or loses the lead.
 pub async fn run(args: Args) -> anyhow::Result<()> {
     let config = config(&args);
     let Args { webhook_address, kruise_crr_off, namespace, pod_name, service_account, common, .. } = args;
@@ -218,7 +218,7 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     health::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// The core's settings; zero stands for no bound.
+/// The core's settings; zero means no bound.
 fn config(args: &Args) -> Config {
     Config {
         resize_cri: args.resize_cri,
@@ -228,7 +228,7 @@ fn config(args: &Args) -> Config {
     }
 }
 
-/// Lets what is under way come to its end.
+/// Waits at most [`DRAIN`] for the actions, the election and the webhook.
 async fn drain(mut actions: JoinSet<()>, election: JoinHandle<anyhow::Result<()>>, serving: Serving) {
     info!(under_way = actions.len(), "stops");
     let draining = async {

@@ -1,4 +1,4 @@
-//! The controller's program where no API server is.
+//! The controller's program without an API server.
 //!
 //! `cargo xtask arm64` runs this with the program of another processor.
 

@@ -17,19 +17,19 @@ use crate::{
 /// its announced size, before it is stored.
 pub const LIST_ANSWER_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Largest answer of `ExecSync`, in bytes. Far less than the other limit, because what a container prints is in the
-/// hands of the container, and a command may run for each of 64 orders at once in a daemon with little memory.
+/// Largest answer of `ExecSync`, in bytes. Far less than the other limit, because the container decides how much it
+/// prints. A daemon with little memory may run a command for each of 64 orders at once.
 pub const EXEC_ANSWER_LIMIT: usize = 256 * 1024;
 
-/// Largest answer of a verbose `ContainerStatus`, in bytes. It holds the environment of the container, which the
-/// kernel bounds to some MiB with all arguments, and which is rarely more than some KiB.
+/// Largest answer of a verbose `ContainerStatus`, in bytes. It holds the environment of the container. The kernel
+/// bounds that to some MiB together with all arguments; it is rarely more than some KiB.
 pub const INFO_ANSWER_LIMIT: usize = 2 * 1024 * 1024;
 
 /// Opens a client for the runtime that listens on the unix socket `path`.
 ///
-/// Nothing is connected yet: the first call connects, and so does the first one after the connection broke. So a
-/// runtime that is missing now, or restarts later, needs no new client; calls in between fail as
-/// [`Error::Unreachable`]. Fails only for a path that is not UTF-8.
+/// The first call connects, and so does the first one after the connection broke. So a runtime that is missing now, or
+/// restarts later, needs no new client; calls in between fail as [`Error::Unreachable`]. Fails only for a path that is
+/// not UTF-8.
 ///
 /// Must be called inside a tokio runtime.
 pub fn connect(path: &Path, deadlines: Deadlines) -> Result<Runtime, Error> {
@@ -37,8 +37,8 @@ pub fn connect(path: &Path, deadlines: Deadlines) -> Result<Runtime, Error> {
     let invalid =
         |detail: String| Error::Invalid { call: Call { name: "connect", socket: path.into() }, detail };
     let text = path.to_str().ok_or_else(|| invalid("the path is not UTF-8".to_owned()))?;
-    // No HTTP/2 pings: Go's gRPC servers close connections that ping more than once in five minutes, and a unix
-    // socket tells at once when its other end dies. A runtime that hangs is met by the deadlines.
+    // No HTTP/2 pings: Go's gRPC servers close connections that ping more than once in five minutes. A unix socket
+    // reports at once when its other end dies, and the deadlines handle a runtime that hangs.
     let endpoint =
         Endpoint::from_shared(format!("unix://{text}")).map_err(|error| invalid(error.to_string()))?;
     Ok(Runtime { channel: endpoint.connect_lazy(), socket, deadlines })
@@ -79,7 +79,7 @@ impl Runtime {
         self.require("Status", "status", answer.status)
     }
 
-    /// `RuntimeConfig`: the cgroup driver; nothing when the runtime answers without saying it.
+    /// `RuntimeConfig`: the cgroup driver; `None` if the answer lacks it.
     ///
     /// [`Error::Unimplemented`] from older runtimes, containerd 1.6 among them.
     pub async fn cgroup_driver(&self) -> Result<Option<v1::CgroupDriver>, Error> {
@@ -102,7 +102,7 @@ impl Runtime {
         Ok(answer.containers)
     }
 
-    /// `ContainerStatus`: all about one container; [`Error::NotFound`] when there is none.
+    /// `ContainerStatus`: the status of one container; [`Error::NotFound`] if it does not exist.
     pub async fn container_status(&self, id: &ContainerId) -> Result<v1::ContainerStatus, Error> {
         let mut client = self.runtime();
         let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
@@ -111,9 +111,9 @@ impl Runtime {
         self.require("ContainerStatus", "status", answer.status)
     }
 
-    /// `ContainerStatus`, verbose: the same, and the runtime's own record: JSON under `info` with containerd and CRI-O.
-    /// It holds the container's environment, and with it secrets. An answer above [`INFO_ANSWER_LIMIT`] is
-    /// [`Error::TooLarge`].
+    /// `ContainerStatus`, verbose: the status, and the runtime's own record (JSON under `info` with containerd and
+    /// CRI-O). The record holds the container's environment, and with it secrets. An answer above [`INFO_ANSWER_LIMIT`]
+    /// is [`Error::TooLarge`].
     pub async fn container_info(
         &self,
         id: &ContainerId,
@@ -137,7 +137,7 @@ impl Runtime {
         Ok(answer.items)
     }
 
-    /// `PodSandboxStatus`: all about one sandbox; [`Error::NotFound`] when there is none.
+    /// `PodSandboxStatus`: the status of one sandbox; [`Error::NotFound`] if it does not exist.
     pub async fn pod_sandbox_status(&self, id: &SandboxId) -> Result<v1::PodSandboxStatus, Error> {
         let mut client = self.runtime();
         let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
@@ -149,9 +149,9 @@ impl Runtime {
     /// `StopContainer`: the stop signal, then SIGKILL after `grace` (rounded up to whole seconds). Ready when the
     /// container is gone, after `grace` plus [`Deadlines::stop_margin`] at the latest.
     ///
-    /// A `grace` of zero kills at once. Success says little: a container that is unknown, has exited or was never
-    /// started is a success too, so confirm with [`container_status`](Self::container_status). (CRI wants an unknown
-    /// one to be a success; containerd 1.6 says "not found" all the same, which this method takes for the success.)
+    /// A `grace` of zero kills at once. A container that is unknown, has exited or was never started is a success too,
+    /// so confirm with [`container_status`](Self::container_status). (CRI defines an unknown container as a success.
+    /// containerd 1.6 answers "not found", which this method treats as a success.)
     pub async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), Error> {
         let mut client = self.runtime();
         let timeout = whole_seconds(grace);
@@ -166,7 +166,7 @@ impl Runtime {
     /// `ExecSync`: runs `command` (program and arguments, no shell) in a container until it ends, or until the
     /// runtime kills it after `timeout` (rounded up to whole seconds): then [`Error::Deadline`].
     ///
-    /// A `timeout` of zero would mean none to the runtime and is refused. The exit code is part of the answer,
+    /// A `timeout` of zero is refused: the runtime would take it for none. The exit code is part of the answer,
     /// whatever it is. An answer above [`EXEC_ANSWER_LIMIT`] is [`Error::TooLarge`].
     pub async fn exec_sync(
         &self,
@@ -185,8 +185,8 @@ impl Runtime {
         self.call("ExecSync", limit, client.exec_sync(request)).await
     }
 
-    /// `UpdateContainerResources`: changes the limits of a container; fields left at zero or empty stay as they
-    /// are. What was set is read back with [`container_status`](Self::container_status) and from the cgroup.
+    /// `UpdateContainerResources`: changes the limits of a container; fields left at zero or empty stay as they are.
+    /// Read the result back with [`container_status`](Self::container_status) and from the cgroup.
     pub async fn update_container_resources(
         &self,
         id: &ContainerId,
@@ -214,7 +214,7 @@ impl Runtime {
         Ok(answer.images)
     }
 
-    /// `ImageStatus`: one image by reference or ID; nothing when it is not on this node.
+    /// `ImageStatus`: one image by reference or ID; `None` if it is not on this node.
     pub async fn image_status(&self, image: v1::ImageSpec) -> Result<Option<v1::Image>, Error> {
         let mut client = self.images();
         let request = v1::ImageStatusRequest { image: Some(image), verbose: false };
@@ -222,9 +222,9 @@ impl Runtime {
         Ok(answer.image)
     }
 
-    /// `PullImage`: fetches an image and gives its reference as containers carry it in `image_ref`. Ready when
-    /// all of it is there, after [`Deadlines::pull`] at the latest. `sandbox` tells runtimes with signature rules
-    /// per namespace which Pod it is for.
+    /// `PullImage`: fetches an image and returns its reference as containers carry it in `image_ref`. Ready when the
+    /// whole image is there, after [`Deadlines::pull`] at the latest. `sandbox` names the Pod, for runtimes with
+    /// signature rules per namespace.
     pub async fn pull_image(
         &self,
         image: v1::ImageSpec,
@@ -237,7 +237,7 @@ impl Runtime {
         Ok(answer.image_ref)
     }
 
-    /// `ImageFsInfo`: the file systems that keep images; what is free there the runtime does not say.
+    /// `ImageFsInfo`: the file systems that keep images. The runtime does not report their free space.
     pub async fn image_fs_info(&self) -> Result<v1::ImageFsInfoResponse, Error> {
         let mut client = self.images();
         let request = v1::ImageFsInfoRequest {};
@@ -260,8 +260,8 @@ impl Runtime {
         Call { name, socket: Arc::clone(&self.socket) }
     }
 
-    /// Waits for a call, at most for `limit`. Giving up drops the call's future, which resets its stream: that is
-    /// how the runtime learns that nobody waits.
+    /// Waits for a call, at most for `limit`. After that, it drops the call's future, which resets the stream: so the
+    /// runtime learns that no client waits.
     async fn call<T>(
         &self,
         name: &'static str,
@@ -280,7 +280,7 @@ impl Runtime {
     }
 }
 
-/// Seconds of the wire as a duration.
+/// Seconds from the wire as a duration.
 fn whole(seconds: i64) -> Duration {
     Duration::from_secs(seconds.unsigned_abs())
 }

@@ -9,11 +9,11 @@ use tonic::{Code, Status};
 pub enum Class {
     /// The same call may succeed later. It may also have taken effect already: read back first.
     Retry,
-    /// The world is not what the caller believed: look again, then decide anew.
+    /// The state differs from what the caller believed: read again, then decide again.
     Conflict,
-    /// The request itself is wrong and stays wrong until somebody changes it.
+    /// The request itself is wrong, and stays wrong until it is changed.
     Invalid,
-    /// This runtime will never do it.
+    /// This runtime can never do it.
     Fatal,
 }
 
@@ -56,7 +56,7 @@ pub enum Error {
         /// What the runtime said; empty when it said nothing.
         detail: String,
     },
-    /// The container, Pod or image is not there (any more).
+    /// The container, Pod or image does not exist (any more).
     #[error("{call}: not found: {detail}")]
     NotFound {
         /// The call.
@@ -64,7 +64,7 @@ pub enum Error {
         /// What the runtime said.
         detail: String,
     },
-    /// It is there, but in a state in which this cannot be done.
+    /// It exists, but its state does not allow the call.
     #[error("{call}: not possible now: {detail}")]
     State {
         /// The call.
@@ -88,7 +88,7 @@ pub enum Error {
         /// What the runtime, or this crate before asking it, said.
         detail: String,
     },
-    /// A registry or the runtime refused for want of rights.
+    /// A registry or the runtime denied access.
     #[error("{call}: access denied: {detail}")]
     Denied {
         /// The call.
@@ -105,7 +105,7 @@ pub enum Error {
         /// Size and limit, in words.
         detail: String,
     },
-    /// The runtime answered without the part that the answer is about.
+    /// The answer lacks its main part.
     #[error("{call}: the answer lacks `{field}`")]
     Incomplete {
         /// The call.
@@ -171,8 +171,8 @@ impl Error {
     /// Reads a gRPC status.
     pub(crate) fn from_status(call: Call, limit: Duration, status: &Status) -> Self {
         let detail = describe(status);
-        // A status that this process made from a failure of the connection carries that failure; one that the
-        // runtime sent carries none.
+        // A status that this process made from a connection failure carries that failure. A status from the runtime
+        // carries none.
         let ours = std::error::Error::source(status).is_some();
         match status.code() {
             Code::Unavailable => Self::Unreachable { call, detail },
@@ -189,7 +189,7 @@ impl Error {
             Code::Unimplemented => Self::Unimplemented { call, detail },
             Code::InvalidArgument => Self::Invalid { call, detail },
             Code::PermissionDenied | Code::Unauthenticated => Self::Denied { call, detail },
-            // Our decoder says OutOfRange, Go's gRPC server ResourceExhausted, both before sending it on.
+            // The answer is too large: our decoder says OutOfRange, Go's gRPC server ResourceExhausted.
             Code::OutOfRange => Self::TooLarge { call, detail },
             Code::ResourceExhausted if status.message().contains("larger than max") => {
                 Self::TooLarge { call, detail }
@@ -199,7 +199,7 @@ impl Error {
     }
 }
 
-/// containerd 1.6 has no codes for these; the texts are held by `tests/containerd.rs`.
+/// containerd 1.6 has no codes for these; `tests/containerd.rs` checks the texts.
 const STARTING: &str = "server is not initialized yet";
 const WRONG_STATE: &str = "container is in CONTAINER_";
 const BAD_REFERENCE: &str = "failed to parse image reference";

@@ -1,32 +1,32 @@
-//! What the generated messages need besides: safe reading of enums, and a Debug without secrets.
+//! Additions to the generated messages: safe reading of enums, and a Debug without secrets.
 
 use std::fmt;
 
 use crate::v1;
 
 impl v1::Container {
-    /// The state. A number that this version does not know is [`v1::ContainerState::ContainerUnknown`], where
-    /// the generated `state()` would call it `ContainerCreated`.
+    /// The state. An unknown number is [`v1::ContainerState::ContainerUnknown`]; the generated `state()` would return
+    /// `ContainerCreated`.
     pub fn known_state(&self) -> v1::ContainerState {
         container_state(self.state)
     }
 }
 
 impl v1::ContainerStatus {
-    /// The state. A number that this version does not know is [`v1::ContainerState::ContainerUnknown`], where
-    /// the generated `state()` would call it `ContainerCreated`.
+    /// The state. An unknown number is [`v1::ContainerState::ContainerUnknown`]; the generated `state()` would return
+    /// `ContainerCreated`.
     pub fn known_state(&self) -> v1::ContainerState {
         container_state(self.state)
     }
 
-    /// What the runtime was told about CPU and memory; nothing from runtimes that do not say.
+    /// The CPU and memory settings that the runtime was given; `None` if the runtime does not report them.
     pub fn linux_resources(&self) -> Option<&v1::LinuxContainerResources> {
         self.resources.as_ref()?.linux.as_ref()
     }
 }
 
 impl v1::PodSandboxStatus {
-    /// The Pod's own addresses, the first one first; none for a Pod on the node's network.
+    /// The Pod's own addresses in their order; empty for a Pod on the node's network.
     pub fn ips(&self) -> impl Iterator<Item = &str> {
         self.network
             .iter()

@@ -4,12 +4,12 @@ use std::fmt;
 
 use pitstop_api::id::{ContainerId, IdError};
 
-/// The full ID of one Pod's sandbox, which has the form of a container's: to a runtime it is one.
+/// The full ID of a Pod's sandbox. It has the form of a container ID: for a runtime, a sandbox is a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SandboxId(ContainerId);
 
 impl SandboxId {
-    /// Accepts what is the form of a [`ContainerId`].
+    /// Accepts the form of a [`ContainerId`].
     pub fn parse(text: &str) -> Result<Self, IdError> {
         ContainerId::parse(text).map(Self)
     }

@@ -20,8 +20,8 @@ pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// Annotation on containers: how many containers of this name the Pod had before this one, in decimal digits.
 pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
-/// Annotation on containers: hash of what decides whether the kubelet replaces a container (the image among
-/// it), in hexadecimal digits. Comparable only between containers made by the same version of the kubelet.
+/// Annotation on containers: hash of the fields that decide whether the kubelet replaces a container (such as the
+/// image), in hexadecimal digits. Comparable only between containers made by the same version of the kubelet.
 pub const HASH: &str = "io.kubernetes.container.hash";
 /// Annotation on containers that have one: the preStop handler as JSON, in the form of the API's
 /// `LifecycleHandler` (`exec`, `httpGet`, `tcpSocket` or `sleep`).

@@ -1,7 +1,7 @@
-//! The simulator's model of a runtime against the real containerd: the same scripts must come to the same, line by
-//! line. The scripts and what they taught are in `pitstop_sim::conform::runtime`.
+//! The simulator's model of a runtime against the real containerd: the same scripts must give the same results, line by
+//! line. `pitstop_sim::conform::runtime` has the scripts and their findings.
 //!
-//! Needs what `containerd.rs` needs.
+//! The requirements are those of `containerd.rs`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,7 +1,7 @@
-//! Every call of ours against a real containerd, the one on the `PATH`, private to the test (see `support`).
-//! `cargo xtask test` runs this with Debian's 1.6 and with containerd 2.
+//! Every call of this crate against a real, private containerd from the `PATH` (see `support`). `cargo xtask test` runs
+//! this with Debian's 1.6 and with containerd 2.
 //!
-//! Needs root, containerd, runc, busybox-static. Without them the tests are skipped with a word, except in CI
+//! Needs root, containerd, runc, busybox-static. Without them the tests are skipped with a message, except in CI
 //! (`CI=true`), where they fail.
 
 #![allow(
@@ -24,7 +24,7 @@ use pitstop_cri::{Class, ContainerId, Error, Runtime, SandboxId, keys, v1};
 use support::{APP_IMAGE, Containerd, NewContainer, PAUSE_IMAGE, Pod, Registry, eventually};
 use v1::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
 
-/// Ends with 7 at SIGTERM.
+/// Exits with code 7 at SIGTERM.
 const POLITE: &str = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
 /// Ends at SIGKILL only.
 const STUBBORN: &str = "trap '' TERM; while :; do sleep 0.05; done";
@@ -46,7 +46,7 @@ fn running<'a>(name: &'a str, script: &'a str) -> NewContainer<'a> {
     NewContainer { name, script, ..Default::default() }
 }
 
-/// What a call failed with: its category and class. The text must name the call and the socket.
+/// Category and class of a call's failure. The text must name the call and the socket.
 #[track_caller]
 fn failure<T: std::fmt::Debug>(answer: Result<T, Error>, call: &str) -> (&'static str, Class) {
     let error = answer.unwrap_err();
@@ -63,7 +63,7 @@ async fn state(runtime: &Runtime, id: &ContainerId) -> v1::ContainerState {
     runtime.container_status(id).await.unwrap().known_state()
 }
 
-/// Waits until the container's script has set its traps: a signal before that would find none.
+/// Waits until the container's script has set its traps: an earlier signal would find none.
 async fn settled(runtime: &Runtime, id: &ContainerId) {
     eventually("the script runs", || async {
         let children = shell(runtime, id, "cat /proc/1/task/1/children").await.ok()?;
@@ -157,7 +157,7 @@ async fn a_container_is_told_by_its_id() {
     })
     .await;
     assert_eq!((exited.exit_code, exited.reason.as_str()), (3, "Error"));
-    // Not later than started_at for certain: containerd notes the start only after the start call returned.
+    // It may be before started_at: containerd notes the start only after the start call returned.
     assert!(exited.finished_at > exited.created_at, "{exited:?}");
     assert_eq!(state(&runtime, &waiting).await, ContainerCreated);
     let unknown = runtime.container_status(&nobody()).await;
@@ -198,7 +198,7 @@ async fn containers_are_listed() {
     let created = v1::ContainerStateValue { state: ContainerCreated as i32 };
     let filter = v1::ContainerFilter { state: Some(created), ..Default::default() };
     assert_eq!(list(filter).await, [waiting]);
-    // Why our IDs are full by construction.
+    // This is why our IDs are full by construction.
     let prefix = v1::ContainerFilter { id: app.as_str()[..12].to_owned(), ..Default::default() };
     assert_eq!(list(prefix).await, [app]);
 }
@@ -264,7 +264,7 @@ async fn containers_are_stopped() {
     assert_eq!(state(&runtime, &created).await, ContainerCreated, "success, and nothing happened");
     runtime.stop_container(&nobody(), seconds(1)).await.unwrap();
 
-    // A stop whose caller leaves during the grace never kills; the next one does.
+    // A stop whose caller leaves during the grace never kills; the next stop does.
     let left = pod.start(running("left", STUBBORN)).await;
     settled(&runtime, &left).await;
     let stop = runtime.stop_container(&left, seconds(1));
@@ -300,7 +300,7 @@ async fn commands_run_in_containers() {
     let endless = runtime.exec_sync(&id, slow, Duration::ZERO).await;
     assert_eq!(failure(endless, "ExecSync"), ("invalid", Class::Invalid));
 
-    // A command whose caller leaves is ended.
+    // The runtime ends a command whose caller leaves.
     let marker = shell(&runtime, &id, "sleep 1; echo late >/tmp/late");
     assert!(tokio::time::timeout(Duration::from_millis(400), marker).await.is_err());
     tokio::time::sleep(Duration::from_millis(1200)).await;
@@ -379,7 +379,7 @@ async fn a_runtime_that_comes_later_is_met_by_the_same_client() {
     assert_eq!(failure(missing, "Version"), ("unreachable", Class::Retry));
 
     containerd.switch_on();
-    // Until it is ready, every failure must be one of "cannot be reached".
+    // Until it is ready, every failure must be "unreachable".
     let found = eventually("the same client works", || async {
         let answer = runtime.list_containers(v1::ContainerFilter::default()).await;
         if let Err(error) = &answer {

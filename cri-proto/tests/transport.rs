@@ -1,4 +1,4 @@
-//! The client against sockets whose other end is no runtime. Needs nothing but the machine.
+//! The client against sockets without a runtime at the other end. Has no requirements.
 
 use std::{
     os::unix::net::UnixListener,
@@ -9,8 +9,7 @@ use std::{
 
 use pitstop_cri::{Class, ContainerId, Deadlines, Error, connect};
 
-/// A file, a folder, a missing path, one too long for a socket: whatever keeps us from connecting is one kind of
-/// failure.
+/// A file, a folder, a missing path, and a path too long for a socket give one kind of failure.
 #[tokio::test]
 async fn what_is_no_socket_is_unreachable() {
     let folder = tempfile::tempdir().unwrap();

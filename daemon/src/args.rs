@@ -24,13 +24,12 @@ pub(crate) struct Args {
     #[arg(long, env = "PITSTOP_STATE_DIR", default_value = "/var/lib/pitstop", value_name = "PATH")]
     pub(crate) state_dir: PathBuf,
 
-    /// Change CPU and memory of running containers and their Pods where the kubelet does not. It needs the right to write
-    /// cgroups, which `deploy/components/resize-cri` gives; without this flag nothing is changed.
+    /// Change CPU and memory of running containers and their Pods where the kubelet does not. It needs the right to
+    /// write cgroups, which `deploy/components/resize-cri` gives; without this flag nothing is changed.
     #[arg(long, env = "PITSTOP_RESIZE")]
     pub(crate) resize: bool,
 
-    /// Bytes that must be free where the runtime keeps images before one is pulled, where the daemon can see that. 0: nobody
-    /// looks.
+    /// Bytes that must be free in the runtime's image store before a pull, if the daemon can see that. 0: no check.
     #[arg(long, env = "PITSTOP_IMAGE_ROOM", default_value_t = 1 << 30, value_name = "BYTES")]
     pub(crate) image_room: u64,
 

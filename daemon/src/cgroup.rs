@@ -1,4 +1,4 @@
-//! Reads the cgroups of containers and Pods, as far as they are mounted. [`files`] has what is written.
+//! Reads the cgroups of containers and Pods, as far as they are mounted. [`files`] has the writes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -18,7 +18,7 @@ pub(crate) mod files;
 
 /// Where a node has its cgroups.
 const ROOT: &str = "sys/fs/cgroup";
-/// Largest file that is read, in bytes; those of a cgroup that are read here have some lines.
+/// Largest file that is read, in bytes; the cgroup files read here have some lines.
 const MAX_FILE: u64 = 4096;
 /// Largest `memory.stat` that is read, in bytes; it has some dozens of lines.
 const MAX_STAT: u64 = 32 * 1024;
@@ -29,20 +29,20 @@ const AT_ONCE: usize = 4;
 #[derive(Clone, Debug)]
 pub struct Cgroups {
     root: PathBuf,
-    /// What tells of the node's swap.
+    /// The file that lists the node's swap.
     swaps: PathBuf,
     turns: Arc<Semaphore>,
 }
 
 impl Cgroups {
-    /// Those of the node whose file system is below `host_root`.
+    /// The cgroups of the node whose file system is below `host_root`.
     pub fn new(host_root: &Path) -> Self {
         let turns = Arc::new(Semaphore::new(AT_ONCE));
-        // Every process sees the node's, wherever its own root is.
+        // Every process sees the node's swap, wherever its own root is.
         Self { root: host_root.join(ROOT), swaps: PathBuf::from("/proc/swaps"), turns }
     }
 
-    /// What the cgroups of a container and of its Pod hold. Only the runtime's own trouble may pass.
+    /// Values of the cgroups of a container and its Pod. Only a failure of the runtime may be worth a retry.
     pub(crate) async fn read(
         &self,
         runtime: &Runtime,
@@ -55,13 +55,13 @@ impl Cgroups {
         read.map(Box::new).map_err(|message| CallFailure { retry: false, message })
     }
 
-    /// Waits for a place among those who read.
+    /// Waits for a free place to read.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        // Never closed.
+        // The semaphore is never closed.
         self.turns.acquire().await.ok()
     }
 
-    /// What the cgroups of a place hold. The kernel makes these files up on the spot, so reading them waits for nothing.
+    /// Values of the cgroups of a place. The kernel generates these files when they are read, so no read waits.
     pub fn at(&self, place: &Place) -> Result<Observed, String> {
         let version = self.version();
         let one = |group: &str| {
@@ -70,7 +70,7 @@ impl Cgroups {
         Ok(Observed { container: one(&place.container)?, pod: one(&place.pod)? })
     }
 
-    /// Only the root of a v2 hierarchy has this file, and a hybrid one is mounted further below.
+    /// Only the root of a v2 hierarchy has this file; a hybrid one is mounted in a subfolder.
     pub fn version(&self) -> Version {
         match text(&self.root.join("cgroup.controllers"), MAX_FILE) {
             Ok(_) => Version::V2,
@@ -98,11 +98,11 @@ impl Cgroups {
         Err(told)
     }
 
-    /// Where a file of a cgroup may be.
+    /// Possible paths of a cgroup file.
     fn paths(&self, version: Version, controller: Controller, group: &str, file: &str) -> Vec<PathBuf> {
         let folders: &[&str] = match (version, controller) {
             (Version::V2, _) => &["."],
-            // Mounted together with cpuacct as a rule, and then mostly with a link by the short name.
+            // Usually mounted together with cpuacct, mostly with a link of the short name.
             (Version::V1, Controller::Cpu) => &["cpu", "cpu,cpuacct"],
             (Version::V1, Controller::Memory) => &["memory"],
             (Version::V1, Controller::Cpuset) => &["cpuset"],
@@ -157,8 +157,8 @@ mod tests {
         cgroups.at(&cgroup::place(path, &ContainerId::parse(ID).unwrap(), UID)?)
     }
 
-    /// The daemon of pitstop on a node of this project's own cluster, which has v1 beside a v2 without controllers:
-    /// the files and texts as they were, under the names of the hierarchies.
+    /// Files of pitstop's daemon on a node of this project's own cluster, by hierarchy. It has v1, and a v2 hierarchy
+    /// without controllers.
     fn v1(cpu: &str) -> Vec<(String, &'static str)> {
         let pod = format!("pitstop-lab/node1/kubepods/burstable/pod{UID}");
         let container = format!("{pod}/{ID}");
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_with_its_path() {
         let path = format!("/kubepods/pod{UID}/{ID}");
-        // Nothing is mounted; the first place that was looked in is told.
+        // Nothing is mounted: the error names the first path.
         let (root, cgroups) = node(&[]);
         let told = at(&cgroups, &path).unwrap_err();
         let file = root.path().join(format!("{ROOT}/cpu{path}/cpu.cfs_quota_us"));

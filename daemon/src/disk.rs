@@ -1,4 +1,4 @@
-//! How much is free where the runtime keeps images.
+//! Free space in the runtime's image store.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use pitstop_cri::{Runtime, v1};
 
-/// Where that can be seen from.
+/// Where the daemon looks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Disk {
-    /// Below it is the node's file system, as far as it is mounted.
+    /// Folder with the node's file system, as far as it is mounted.
     host_root: PathBuf,
     /// This process's own root.
     root: PathBuf,
 }
 
 impl Disk {
-    /// Of the node whose file system is below `host_root`.
+    /// The disk of the node whose file system is below `host_root`.
     pub(crate) fn new(host_root: &Path) -> Self {
         Self { host_root: host_root.to_owned(), root: PathBuf::from("/") }
     }
 
-    /// Bytes that are free for images; absent where they cannot be seen.
+    /// Free bytes for images; `None` if the daemon cannot see them.
     ///
-    /// The runtime says where it keeps images (`ImageFsInfo`). Where that is not mounted, the daemon's own container tells: its
-    /// root is an overlay of its image, and the kernel tells of an overlay what the file system below it has (`ovl_statfs` in
-    /// `fs/overlayfs/super.c`). Not so where the runtime keeps containers elsewhere.
+    /// The runtime says where it keeps images (`ImageFsInfo`). If that is not mounted, the daemon looks at its own
+    /// root, which is an overlay of its image. For an overlay, the kernel reports the file system below it
+    /// (`ovl_statfs` in `fs/overlayfs/super.c`). This does not work if the runtime keeps containers elsewhere.
     pub(crate) async fn free(&self, runtime: &Runtime) -> Option<u64> {
         let told = runtime.image_fs_info().await.ok()?;
         let folders = |places: Vec<v1::FilesystemUsage>| -> Vec<String> {
@@ -46,7 +46,7 @@ fn free_at(path: &Path) -> Option<u64> {
     Some(told.blocks_available().saturating_mul(told.fragment_size()))
 }
 
-/// If an overlay is mounted there.
+/// Free bytes, if an overlay is mounted there.
 fn free_below(root: &Path) -> Option<u64> {
     let is_overlay = statfs(root).is_ok_and(|told| told.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
     free_at(root).filter(|_| is_overlay)

@@ -1,4 +1,4 @@
-//! On this machine's file systems, and with the place that a real containerd names; see `cri-proto/tests/support`.
+//! Tests on this machine's file systems, and with the image store of a real containerd; see `cri-proto/tests/support`.
 
 #![allow(clippy::unwrap_used, reason = "a test, also outside #[test]")]
 

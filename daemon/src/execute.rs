@@ -22,7 +22,7 @@ use crate::resize::Resizer;
 use crate::runtime;
 use crate::search::Link;
 
-/// What actions are carried out with.
+/// Everything that actions need.
 #[derive(Clone)]
 pub(crate) struct Executor {
     pub(crate) node: String,
@@ -36,7 +36,7 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// Carries one action out and tells the outcome.
+    /// Carries out one action and reports the outcome.
     pub(crate) async fn execute(self, action: Action) {
         let event = match action {
             Action::Inspect { order_id, container_id } => {
@@ -74,7 +74,7 @@ impl Executor {
                 let result = self.pull(&order_id, &image, limit).await;
                 Event::Pulled(image, result)
             }
-            // What runs is given up by whoever runs it.
+            // The loop of `run` aborts the pull.
             Action::CancelPull { .. } => return,
             Action::WriteBack { held } => {
                 let result = self.write_back(&held).await;
@@ -126,7 +126,7 @@ impl Executor {
             }
         }
         let result = result.map_err(|failure| failure.told);
-        // Before anyone is told: who knows of the end may stop the container.
+        // Before the event: the core may stop the container once it knows of the end.
         self.record.hook_ended(order_id, result.as_ref().err().map(String::as_str));
         result
     }
@@ -176,7 +176,7 @@ impl Executor {
             Err(lost) => Err(PullFailure { missing: false, message: lost.message }),
         };
         self.metrics.count("pull", if result.is_ok() { "ok" } else { "error" });
-        // The registry's words may hold secrets: they are in the order's answer, without.
+        // The registry's words may hold secrets; the order's answer has them without secrets.
         info!(order_id, image, ok = result.is_ok(), "the pull has ended");
         result
     }
@@ -225,7 +225,7 @@ impl Executor {
         cgroup: &str,
         writes: &[Write],
     ) -> Result<(), CallFailure> {
-        // Whose fault a failure is, is not known: systemd or the kernel may have refused.
+        // The cause of a failure is unknown: systemd or the kernel may have refused.
         let apply = async |runtime: Runtime| self.resizer.apply(&runtime, cgroup, writes, false).await;
         let result = self.call("resize", apply).await;
         match &result {
@@ -275,7 +275,7 @@ impl Executor {
         outcome
     }
 
-    /// Asks the runtime for something. A failure that may pass may also mean that the runtime is gone.
+    /// Calls the runtime. A failure that is worth a retry may also mean that the runtime is gone.
     async fn ask<T>(
         &self,
         name: &'static str,
@@ -291,7 +291,7 @@ impl Executor {
         self.call(name, call).await
     }
 
-    /// Does something with the runtime, if one answers, and counts it under that name.
+    /// Calls the runtime, if one answers, and counts the call under that name.
     async fn call<T>(
         &self,
         name: &'static str,

@@ -1,10 +1,10 @@
-//! Runs preStop hooks as the kubelet does it.
+//! Runs preStop hooks as the kubelet does.
 //!
 //! Sources: `pkg/kubelet/lifecycle/handlers.go` and `executePreStopHook` in
-//! `pkg/kubelet/kuberuntime/kuberuntime_container.go`, Kubernetes 1.36. What differs: a hook that is not over when the
-//! grace is ends here (the kubelet leaves a command running), and a failure is told with the kind of the hook and what
-//! became of it, where the kubelet's event says no more than that there was one. What a command printed, what a server
-//! or the runtime said goes into the node's log and no further: it may be secret.
+//! `pkg/kubelet/kuberuntime/kuberuntime_container.go`, Kubernetes 1.36. Two things differ. A hook ends with the grace
+//! period at the latest; the kubelet leaves a command running. A failure is reported with the hook's kind and its
+//! result; the kubelet's event says only that a failure occurred. Output of a command, and words of a server or the
+//! runtime, go only into the node's log: they may be secret.
 
 pub mod http;
 
@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use http::Loopback;
 
-/// What the runtime may take beyond the grace to say that it killed a command.
+/// Time for the runtime, beyond the grace period, to report that it killed a command.
 const EXEC_MARGIN: Duration = Duration::from_secs(1);
 /// Longest quote of a command's own words, in characters.
 const MAX_QUOTE: usize = 256;
@@ -68,7 +68,7 @@ async fn run_on(
         Hook::Exec { command } => {
             let call =
                 runtime.map_err(|lost| not_run(&lost.message))?.exec_sync(container_id, command, limit);
-            // The runtime kills the command by itself. It waits on, though, for children that hold its output open.
+            // The runtime kills the command by itself, but then waits for children that hold its output open.
             match timeout(limit.saturating_add(EXEC_MARGIN), call).await {
                 Ok(answer) => judge(answer).unwrap_or_else(|| late("command")),
                 Err(_) => late("command"),
@@ -78,7 +78,7 @@ async fn run_on(
             let asked = request(&get, loopback, pod_address(runtime, container_id));
             timeout(limit, asked).await.unwrap_or_else(|_| late("httpGet request"))
         }
-        // Time that is over is no failure: nothing was left undone.
+        // A sleep cut by the limit is no failure: nothing was left undone.
         Hook::Sleep { seconds } => {
             sleep(limit.min(Duration::from_secs(seconds))).await;
             Ok(())
@@ -87,7 +87,7 @@ async fn run_on(
     }
 }
 
-/// How a command ended; nothing when it ran into its timeout.
+/// How a command ended; `None` after a timeout.
 pub fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), Failure>> {
     Some(match answer {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
@@ -95,7 +95,7 @@ pub fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), F
             let told = format!("the preStop command ended with exit code {}", answer.exit_code);
             Err(Failure::new(told, quote(&answer.stderr)))
         }
-        // It has ended. Its exit code went with its output.
+        // The command has ended. Its exit code was lost with its output.
         Err(Error::TooLarge { .. }) => Ok(()),
         Err(Error::Deadline { .. }) => return None,
         Err(error) => Err(not_run(&error)),
@@ -108,14 +108,14 @@ fn not_run(why: &dyn std::fmt::Display) -> Failure {
 
 /// The beginning of what a command printed, on one line.
 fn quote(output: &[u8]) -> String {
-    // Four bytes are the longest character.
+    // A character has at most four bytes.
     let head = output.get(..MAX_QUOTE * 4).unwrap_or(output);
     let text = String::from_utf8_lossy(head);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
     truncate(words.into_iter().filter(|w| !w.is_empty()).collect::<Vec<_>>().join(" ").as_str(), MAX_QUOTE)
 }
 
-/// Sends the request; `pod` finds the Pod's address, and is asked only when the hook names no host.
+/// Sends the request; `pod` finds the Pod's address, and is awaited only if the hook names no host.
 async fn request(
     get: &HttpGet,
     loopback: Loopback,
@@ -146,17 +146,17 @@ async fn pod_address(
     address(&status).ok_or_else(|| none(&"its sandbox has none"))
 }
 
-/// The sandbox of the container of exactly that ID, in an answer that may list others.
+/// The sandbox of the container with exactly that ID; the answer may list others.
 pub fn sandbox_of(containers: &[v1::Container], container_id: &ContainerId) -> Result<SandboxId, String> {
     let container = containers.iter().find(|c| c.id == *container_id);
     let sandbox = container.ok_or("the container is gone")?.pod_sandbox_id.as_str();
     SandboxId::parse(sandbox).map_err(|error| describe(&error))
 }
 
-/// The first address of a sandbox, as the kubelet takes it: only while the sandbox is ready, since the address of
-/// another one may be somebody else's by now.
+/// The first address of a sandbox, as the kubelet takes it. Only a ready sandbox counts: the address of another may
+/// belong to another Pod by now.
 ///
-/// A Pod on the node's network has none there. The kubelet's hooks fail then, too.
+/// A Pod on the node's network has no address there. The kubelet's hooks fail then, too.
 pub fn address(sandbox: &v1::PodSandboxStatus) -> Option<IpAddr> {
     let ready = sandbox.state == i32::from(v1::PodSandboxState::SandboxReady);
     sandbox.ips().next().filter(|_| ready)?.parse().ok()

@@ -9,8 +9,8 @@ use pitstop_kit::describe;
 use crate::disk::Disk;
 use crate::runtime::{failure, told};
 
-/// What the runtime knows of a container, of the image that it is to get, and of the newest container of its name; with a
-/// disk also how much is free there.
+/// What the runtime knows about a container, its new image, and the newest container of its name; with a disk, also the
+/// free bytes.
 pub(crate) async fn look(
     runtime: &Runtime,
     container_id: &ContainerId,
@@ -42,7 +42,7 @@ async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, Cal
     let spec = status.image.clone().unwrap_or_default();
     let known = status_of(runtime, first([&status.image_id, &status.image_ref, &spec.image])).await?;
     let tags = known.iter().flat_map(|image| image.repo_tags.iter().chain(&image.repo_digests));
-    // What the runtime was told to run stands even where the image is gone from its list.
+    // The name that the runtime was told to run counts, even if the image is gone from its list.
     let references = tags.cloned().chain([status.image_ref.clone(), spec.image]).collect();
     let facts = told(id, Ok(status))?.unwrap_or_default();
     Ok(Some(Named { facts, asked: spec.user_specified_image, references }))
@@ -65,7 +65,7 @@ async fn newest(runtime: &Runtime, pod_uid: &str, name: &str) -> Result<Option<N
     let spec = container.image.unwrap_or_default();
     let known = first([&container.image_id, &container.image_ref, &spec.image]);
     let image = find(runtime, known).await?;
-    // Where its image is not listed any more, the container itself may know the ID; a reference is none.
+    // If its image is no longer listed, the container may know the image ID; a reference is no ID.
     let is_id = |name: &&&String| !name.is_empty() && !name.contains('@');
     let own = [&container.image_id, &container.image_ref];
     let unlisted = || Image {
@@ -107,18 +107,18 @@ fn named_image(reference: &str) -> v1::ImageSpec {
     v1::ImageSpec { image: reference.to_owned(), ..v1::ImageSpec::default() }
 }
 
-/// The first that says something: what runtimes tell of a container's image differs.
+/// The first name that is not empty: runtimes fill in different fields.
 fn first(names: [&String; 3]) -> &str {
     names.into_iter().find(|name| !name.is_empty()).map_or("", String::as_str)
 }
 
-/// Bytes of an image that the node has; 0 where the runtime does not say.
+/// Size in bytes of an image on the node; 0 if the runtime does not report it.
 pub(crate) async fn size(runtime: &Runtime, image: &str) -> u64 {
     let image = find(runtime, image).await.ok().flatten();
     image.map_or(0, |image| u64::try_from(image.bytes).unwrap_or_default())
 }
 
-/// Pulls an image with what the runtime itself is configured with.
+/// Pulls an image with the runtime's own configuration.
 pub(crate) async fn pull(runtime: &Runtime, image: &str, limit: Duration) -> Result<(), PullFailure> {
     let pulling = runtime.pull_image(named_image(image), None, None);
     match tokio::time::timeout(limit, pulling).await {

@@ -1,9 +1,9 @@
 //! The node daemon: carries out the orders in its node's `NodeWork` over the CRI socket.
 //!
-//! It knows two things, that one object and the container runtime, and reads nothing else of the cluster.
+//! It knows only that object and the container runtime, and reads nothing else of the cluster.
 //!
-//! A library beside its program, so that the fuzz targets in `tests/fuzz` call what reads the runtime's answers, and
-//! `tests/cgroup2` what reads and writes cgroups.
+//! A library beside its program, so that the fuzz targets in `tests/fuzz` can call the parsers of the runtime's
+//! answers. `tests/cgroup2` calls the reads and writes of cgroups.
 
 mod args;
 pub mod cgroup;

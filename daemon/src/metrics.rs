@@ -13,7 +13,7 @@ use prometheus_client::registry::Unit;
 /// Upper bounds of the durations of stops, in seconds: from a quick one to a long grace period.
 const BUCKETS: [f64; 11] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0];
 
-/// What was done, and how it went.
+/// An action and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     /// `inspect`, `stop`, `read_cgroups`, `read_resources`, `resize`, `look_at_image`, `pull`, `write_back` or
@@ -92,7 +92,7 @@ impl DaemonMetrics {
         self.hooks.get_or_create(&HookLabels { kind, result }).inc();
     }
 
-    /// The runtime answered a stop, or would not.
+    /// The call to stop a container ended.
     pub(crate) fn stopped(&self, took: Duration) {
         self.stops.observe(took.as_secs_f64());
     }

@@ -1,8 +1,8 @@
-//! Which hooks ended, in a small file that outlives the process.
+//! The record of ended hooks, in a small file that outlives the process.
 //!
-//! A hook is written down when it has ended and before anyone is told, so a daemon that starts anew runs no hook twice
-//! that came to its end. One that was cut runs again. The file lives as long as the daemon's Pod; a Pod that replaces
-//! it starts with none, and may run a hook again whose stop was still to come.
+//! The daemon records a hook's end before it reports it, so a new process never repeats a hook that ended. A hook that
+//! was cut runs again. The file lives as long as the daemon's Pod. A replacement Pod starts without it, and may repeat
+//! a hook whose stop was still to come.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -17,7 +17,7 @@ use pitstop_kit::describe;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// The file in the folder.
+/// Name of the file.
 const FILE: &str = "ended-hooks.json";
 /// Largest file that is read, in bytes: far above what [`MAX_ENDED_HOOKS`] entries take.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -34,13 +34,13 @@ pub(crate) struct Record {
 struct Entry {
     /// ID of the order.
     order: String,
-    /// What went wrong.
+    /// Why it failed; `None` for success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
 impl Record {
-    /// Reads the record in a folder. One that is missing is empty; one that cannot be read is, too, with a warning.
+    /// Reads the record in a folder. A missing record is empty; an unreadable one, too, with a warning.
     pub(crate) fn open(folder: &Path) -> Self {
         let file = folder.join(FILE);
         let entries = read(&file).unwrap_or_else(|error| {
@@ -50,14 +50,14 @@ impl Record {
         Self { file, entries: Arc::new(Mutex::new(entries)) }
     }
 
-    /// What was known when the record was opened, and what came since.
+    /// All hooks of the record: read from the file, and added since.
     pub(crate) fn ended(&self) -> EndedHooks {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().map(|entry| (entry.order.clone(), entry.failure.clone())).collect()
     }
 
-    /// Writes down that the stop of an order's container is being sent: whatever precedes it is over, and from now on
-    /// time counts against the container's grace though no daemon runs.
+    /// Records that the stop of an order's container is being sent. The hook is over, and the grace period now counts
+    /// even while no daemon runs.
     pub(crate) fn stops(&self, order_id: &str) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if !entries.iter().any(|entry| entry.order == order_id) {
@@ -66,8 +66,8 @@ impl Record {
         }
     }
 
-    /// Writes down that an order's hook ended. Where that is impossible, there is a warning, and the stop goes on:
-    /// the hook may then run again after a crash.
+    /// Records that an order's hook ended. If the write fails, the daemon logs a warning and the stop goes on: after a
+    /// crash, the hook may run again.
     pub(crate) fn hook_ended(&self, order_id: &str, failure: Option<&str>) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failure.map(|text| truncate(text, MAX_MESSAGE));
@@ -87,7 +87,7 @@ fn read(file: &Path) -> io::Result<VecDeque<Entry>> {
         opened => opened?,
     };
     let mut text = Vec::new();
-    // What is cut is no JSON any more.
+    // A truncated file is invalid JSON.
     opened.take(MAX_FILE).read_to_end(&mut text)?;
     let mut entries: VecDeque<Entry> = serde_json::from_slice(&text)?;
     let surplus = entries.len().saturating_sub(MAX_ENDED_HOOKS);
@@ -95,7 +95,7 @@ fn read(file: &Path) -> io::Result<VecDeque<Entry>> {
     Ok(entries)
 }
 
-/// Replaces the file in one step. Without `fsync`: a machine that goes down takes the containers with it.
+/// Replaces the file in one step. Without `fsync`: if the machine goes down, its containers end too.
 fn write(file: &Path, entries: &VecDeque<Entry>) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -112,12 +112,12 @@ mod tests {
     #[test]
     fn what_ended_is_known_to_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
-        // Made when it is needed.
+        // Created when it is needed.
         let folder = folder.path().join("state");
         let record = Record::open(&folder);
         assert_eq!(record.ended(), EndedHooks::new());
         record.hook_ended("a/app/1", None);
-        // Without a hook, the stop is what is written down; after one it says nothing new.
+        // Without a hook, the stop is recorded; after a hook, it adds nothing.
         record.stops("c/app/1");
         record.stops("a/app/1");
         record.clone().hook_ended("b/app/1", Some(&"x".repeat(9_000)));

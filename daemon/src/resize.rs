@@ -1,5 +1,5 @@
-//! Looks at what a resize is to change, and changes it: containers through their runtime, Pods in their files, and before
-//! that through systemd where that keeps them.
+//! Reads and changes resources: of containers through their runtime, of Pods through their files, and first through
+//! systemd if that manages them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::cgroup::Cgroups;
 use crate::runtime;
 use crate::systemd::Systemd;
 
-/// How long a write to a file may take: the kernel reclaims memory meanwhile. As with the runtime's own
+/// Most time for a write to a file: the kernel reclaims memory meanwhile. As for the runtime
 /// (`pitstop_cri::Deadlines::UPDATE`).
 const WRITE: Duration = Duration::from_secs(30);
 
@@ -29,7 +29,8 @@ pub(crate) struct Resizer {
 }
 
 impl Resizer {
-    /// What an order is to change. `runs`: the container must be there. `held`: where the Pod's cgroup was once.
+    /// The resources that an order is to change. `runs`: the container must exist. `held`: recorded path of the Pod's
+    /// cgroup.
     pub(crate) async fn look(
         &self,
         runtime: &Runtime,
@@ -42,7 +43,7 @@ impl Resizer {
         let place = match runtime::cgroups_path(runtime, container_id).await {
             Ok(path) => cgroup::place(&path, container_id, pod_uid).map_err(never)?,
             Err(failure) if runs || failure.retry => return Err(failure),
-            // The runtime knows it no more.
+            // The runtime no longer knows the container.
             Err(_) => match held.filter(|held| cgroup::is_place(held, pod_uid)) {
                 Some(held) => Place { pod: held.to_owned(), container: String::new() },
                 None => return Ok(Box::new(self.nothing())),
@@ -51,7 +52,7 @@ impl Resizer {
         self.cgroups.present(&place, runs).map(Box::new).map_err(never)
     }
 
-    /// There is no cgroup to be found.
+    /// The result if no cgroup is found.
     fn nothing(&self) -> Present {
         let version = self.cgroups.version();
         Present {
@@ -100,7 +101,7 @@ impl Resizer {
             .await
     }
 
-    /// What waits for the kernel must not hold up everything else.
+    /// Runs work that may wait for the kernel, without blocking other tasks.
     async fn waiting(
         &self,
         what: String,
@@ -118,7 +119,7 @@ impl Resizer {
         }
     }
 
-    /// Gives a Pod, and those of its containers that still run, what they had before.
+    /// Restores the original resources of a Pod and of its running containers.
     pub(crate) async fn write_back(&self, runtime: &Runtime, held: &Held) -> Result<(), CallFailure> {
         let pod = held.cgroup.as_str();
         if !cgroup::is_place(pod, &held.pod.uid) {
@@ -128,7 +129,7 @@ impl Resizer {
                 quoted(&held.pod.uid)
             )));
         }
-        // Which weight a runtime makes of shares shows when it has.
+        // Only the result shows which weight the runtime makes of shares.
         for curved in [false, true, true] {
             let writes = self.missing(runtime, held).await?;
             if writes.is_empty() {
@@ -145,7 +146,7 @@ impl Resizer {
         }
     }
 
-    /// What is yet to be written back.
+    /// The writes that still have to restore the Pod.
     async fn missing(&self, runtime: &Runtime, held: &Held) -> Result<Vec<Write>, CallFailure> {
         let _turn = self.cgroups.turn().await;
         let mut running = Vec::new();
@@ -164,7 +165,7 @@ impl Resizer {
         give_back(held, pod.as_ref(), &parts).map_err(in_use)
     }
 
-    /// What the cgroup of a container holds, if it runs and is the Pod's.
+    /// Values of a container's cgroup, if it runs and belongs to the Pod.
     async fn running(
         &self,
         runtime: &Runtime,
@@ -190,7 +191,7 @@ fn never(message: String) -> CallFailure {
     CallFailure { retry: false, message }
 }
 
-/// Settings as the runtime takes them: -1 is no limit, and what is 0 stays as it is.
+/// Settings as the runtime takes them: -1 is no limit, and 0 is no change.
 pub fn resources(settings: &[Setting], counts_swap: bool, curved: bool) -> v1::LinuxContainerResources {
     let mut resources = v1::LinuxContainerResources::default();
     for setting in settings {
@@ -203,7 +204,7 @@ pub fn resources(settings: &[Setting], counts_swap: bool, curved: bool) -> v1::L
             }
             Setting::Memory(limit) => {
                 resources.memory_limit_in_bytes = limit.unwrap_or(-1);
-                // No swap: both together are as much as memory alone.
+                // No swap: memory and swap together get the limit of memory.
                 if counts_swap {
                     resources.memory_swap_limit_in_bytes = limit.unwrap_or(-1);
                 }
@@ -243,7 +244,7 @@ mod tests {
         assert_eq!(told, expected);
         let unlimited = resources(&[Setting::Memory(None)], true, false);
         assert_eq!(unlimited.memory_swap_limit_in_bytes, -1);
-        // A weight is what either kind of runtime makes of other shares.
+        // Each kind of runtime needs other shares for a weight.
         assert_eq!(resources(&[Setting::Weight(39)], true, true).cpu_shares, 295);
         assert_eq!(resources(&[Setting::Weight(39)], true, false).cpu_shares, 999);
     }

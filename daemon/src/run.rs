@@ -31,11 +31,11 @@ const NAME: &str = "pitstop-daemon";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Events that may wait for the core: one per order and direction, and some.
 const QUEUE: usize = 256;
-/// How long a hook or a stop under way may hold up the end of the process. What is cut goes on in the next daemon.
+/// How long the process waits at its end for a hook or stop under way. The next daemon continues what is cut.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How long a process that is asked to stop looks whether the book is deleted while Pods are held: an uninstall asks for
-/// both. With [`DRAIN`] it fits into the grace of the daemon's Pod.
+/// How long a stopping process with held Pods waits for the deletion of its book: an uninstall does both. With
+/// [`DRAIN`] it fits into the grace period of the daemon's Pod.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// What must be true before the daemon is ready.
@@ -99,13 +99,13 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two daemons on one node differ in their process's place in the boot, to the millisecond, and in its number.
+/// Two daemons on one node differ in their start time, in milliseconds since boot, and in their process ID.
 fn identity() -> anyhow::Result<Identity> {
     let boot_id = clock::boot_id().context("cannot read the node's boot ID")?;
     Ok(Identity { instance: format!("{}-{}", Monotonic::now(), std::process::id()), boot_id })
 }
 
-/// Decides and acts until the process is asked to stop, and ends what is under way then as far as there is time.
+/// Decides and acts until the process is asked to stop, then finishes actions under way if time allows.
 async fn work(
     mut daemon: Daemon,
     mut inbox: mpsc::Receiver<Event>,
@@ -141,7 +141,7 @@ async fn work(
         let farewell = give_back(&mut daemon, &mut inbox, |action| {
             actions.spawn(executor.clone().execute(action));
         });
-        // The book is still there: the next daemon goes on with it.
+        // The book still exists: the next daemon continues with it.
         let _ = tokio::time::timeout(FAREWELL, farewell).await;
     }
     info!(under_way = actions.len(), "stops");
@@ -150,7 +150,7 @@ async fn work(
     }
 }
 
-/// Gives Pods back what they had if the book is deleted; ready when none is held any more. Nothing else is begun.
+/// Restores held Pods if the book is deleted; returns when none is held any more. Begins nothing else.
 async fn give_back(daemon: &mut Daemon, inbox: &mut mpsc::Receiver<Event>, mut act: impl FnMut(Action)) {
     while daemon.holds() {
         let now = Mono(Monotonic::now());
@@ -174,7 +174,7 @@ fn own_book(node_name: &str) -> watcher::Config {
 mod tests {
     use super::*;
 
-    /// The API server hands the change of an object to the watches of its name and tests no other against it.
+    /// The API server passes a change of an object to the watches of its name, and tests no other.
     #[test]
     fn d25_the_daemon_watches_one_object_by_its_name() {
         let config = own_book("node1");

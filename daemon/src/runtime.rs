@@ -1,4 +1,4 @@
-//! From the runtime's answers to what the core decides on.
+//! Conversion of the runtime's answers for the core.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use pitstop_cri::{Class, ContainerId, Error, Runtime, keys, v1};
 use pitstop_daemon_core::{CallFailure, ContainerState, Facts, cgroup};
 use pitstop_kit::describe;
 
-/// Asks about a container; absent when the runtime knows none of that ID.
+/// Asks about a container; `None` if the runtime does not know the ID.
 pub(crate) async fn inspect(runtime: &Runtime, id: &ContainerId) -> Result<Option<Facts>, CallFailure> {
     let answer = runtime.container_status(id).await;
     told(id, answer)
 }
 
-/// What an answer says of the container that was asked about; absent when the runtime knows none of that ID.
+/// Facts from the answer about a container; `None` if the runtime does not know the ID.
 pub fn told(
     id: &ContainerId,
     answer: Result<v1::ContainerStatus, Error>,
 ) -> Result<Option<Facts>, CallFailure> {
     match answer {
         Ok(status) if status.id == id.as_str() => Ok(Some(facts(&status))),
-        // Runtimes resolve ID prefixes; whatever they found, it is not the container that was named.
+        // Runtimes resolve ID prefixes; a container with another ID is not the named one.
         Ok(_) | Err(Error::NotFound { .. }) => Ok(None),
         Err(error) => Err(failure(&error)),
     }
 }
 
-/// Where a container's cgroup is, as the runtime was told: `linux.cgroupsPath` of its OCI configuration.
+/// Path of a container's cgroup, as the runtime was told: `linux.cgroupsPath` of its OCI configuration.
 pub(crate) async fn cgroups_path(runtime: &Runtime, id: &ContainerId) -> Result<String, CallFailure> {
     let never = |message: String| CallFailure { retry: false, message };
     let (status, info) = runtime.container_info(id).await.map_err(|error| match error {

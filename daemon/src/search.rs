@@ -1,7 +1,7 @@
-//! Finds the container runtime, and finds it again: the I/O around [`Search`].
+//! Finds the container runtime, also after it restarts: the I/O around [`Search`].
 //!
-//! While all is well, this is one look at a few files every ten seconds and no call. A call of the executor that fails
-//! brings a look forward and makes the runtime prove that it is there.
+//! While the runtime answers, this costs one look at a few files every ten seconds, and no call. After a failed call of
+//! the executor, the search looks at once, and makes the runtime prove that it is there.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,19 +23,19 @@ use tracing::{info, warn};
 
 use crate::metrics::DaemonMetrics;
 
-/// Longest text of why there is no runtime, in characters.
+/// Longest reason for a missing runtime, in characters.
 const MAX_REASON: usize = 1024;
-/// As long as a pull may take; each is given up when its orders' time is over.
+/// Longest time of a pull; each is cancelled when its orders' time is over.
 const LONGEST_PULL: Duration = Duration::from_secs(MAX_PULL_SECONDS.unsigned_abs());
 
-/// The way to the runtime, for whoever makes calls. Clones share it.
+/// Access to the runtime, for all callers. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     current: watch::Receiver<Option<Runtime>>,
     doubt: Arc<Notify>,
 }
 
-/// The end that the searcher holds.
+/// The end of the link that the search holds.
 pub(crate) struct Finder {
     current: watch::Sender<Option<Runtime>>,
     doubt: Arc<Notify>,
@@ -49,7 +49,7 @@ pub(crate) fn link() -> (Finder, Link) {
 }
 
 impl Link {
-    /// The runtime, where one is known to answer.
+    /// The runtime, if one is known to answer.
     pub(crate) fn runtime(&self) -> Result<Runtime, CallFailure> {
         let lost = || CallFailure { retry: true, message: "no container runtime answers".to_owned() };
         self.current.borrow().clone().ok_or_else(lost)
@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-/// Looks for the runtime as long as the process lives. `ready` holds while one answers, and else says why not.
+/// Looks for the runtime as long as the process lives. `ready` holds while one answers, and otherwise says why not.
 pub(crate) async fn run(
     mut search: Search,
     finder: Finder,
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     events: mpsc::Sender<Event>,
 ) {
     let mut said = String::new();
-    // The socket behind the runtime that the others use.
+    // The socket of the runtime that callers use.
     let mut current = None;
     loop {
         let (seen, mut trouble) = look(&search);
@@ -120,7 +120,7 @@ fn now() -> Mono {
     Mono(Monotonic::now())
 }
 
-/// The sockets that are there, and what keeps from seeing others.
+/// The existing sockets, and the errors that may hide others.
 fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
     let mut trouble = Vec::new();
     let seen = search.candidates().iter().map(|path| match fs::metadata(path) {

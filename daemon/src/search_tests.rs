@@ -52,7 +52,7 @@ async fn d29_a_runtime_that_appears_later_and_one_that_starts_anew_are_found() {
     assert_eq!(info.name, "containerd");
     scene.link.runtime().unwrap().version().await.unwrap();
 
-    // Killed: its socket stays behind, and nobody answers. A call that fails makes it known.
+    // Killed: its socket remains, but nothing answers. A failed call reveals that.
     containerd.kill();
     assert!(scene.link.runtime().unwrap().version().await.is_err());
     scene.link.doubt();
@@ -80,7 +80,7 @@ async fn what_is_at_a_usual_place_is_asked_and_the_next_one_after_it() {
     std::fs::write(root.path().join("run/crio/crio.sock"), "").unwrap();
     let mut scene = start(Search::new(root.path(), None));
     scene.says("crio.sock is no socket; Version on ").await;
-    // The real one appears where the usual one is.
+    // The real runtime appears at the usual path.
     let usual = root.path().join("run/containerd/containerd.sock");
     std::os::unix::fs::symlink(containerd.socket(), usual).unwrap();
     containerd.switch_on();

@@ -1,5 +1,4 @@
-//! Tells systemd what a slice is to hold. What is written to the files behind its back it undoes at the next
-//! `daemon-reload`.
+//! Sets values of a slice through systemd, which undoes direct writes to the files at the next `daemon-reload`.
 
 mod private;
 
@@ -17,12 +16,12 @@ use zbus::zvariant::Value;
 
 use self::private::Failure;
 
-/// systemd's own socket, for root alone. The system bus goes through a broker, which `AppArmor` keeps containers from, and is not
-/// mounted.
+/// systemd's private socket, for root only. The system bus needs a broker, which `AppArmor` denies to containers, and
+/// is not mounted.
 const SOCKET: &str = "run/systemd/private";
 /// Most time for the whole call, connecting included.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The period that systemd takes when none is said, in microseconds. Versions before 242 know no other.
+/// systemd's default period, in microseconds. Versions before 242 know no other.
 const PERIOD: i64 = 100_000;
 const SECOND: i128 = 1_000_000;
 
@@ -33,7 +32,7 @@ pub(crate) struct Systemd {
 }
 
 impl Systemd {
-    /// That of the node whose file system is below `host_root`.
+    /// The systemd of the node whose file system is below `host_root`.
     pub(crate) fn new(host_root: &Path) -> Self {
         Self { root: host_root.to_owned() }
     }
@@ -63,7 +62,7 @@ impl Systemd {
         let path = self.root.join(SOCKET);
         UnixStream::connect(&path).await.map_err(|error| {
             let message = format!("cannot reach systemd at {}: {}", path.display(), describe(&error));
-            // A socket that is not mounted will not appear, but systemd may be starting anew.
+            // A socket that is not mounted will not appear, but systemd may be restarting.
             CallFailure { retry: true, message }
         })
     }
@@ -80,7 +79,7 @@ fn message(slice: &str, properties: Vec<(&'static str, Value<'static>)>) -> zbus
 fn failure(slice: &str, failure: &Failure) -> CallFailure {
     let (retry, why) = match failure {
         Failure::Refused { name, words } => {
-            // A slice that is gone shows at the next look.
+            // The next look shows whether the slice is gone.
             let never =
                 ["InvalidArgs", "UnknownProperty", "PropertyReadOnly", "AccessDenied", "UnknownMethod"];
             (!never.iter().any(|end| name.ends_with(end)), format!("{name}: {words}"))
@@ -90,7 +89,7 @@ fn failure(slice: &str, failure: &Failure) -> CallFailure {
     CallFailure { retry, message: format!("systemd does not change {slice}: {why}") }
 }
 
-/// A setting as systemd's properties of a slice, whose numbers have no sign; the largest means none.
+/// A setting as systemd's properties of a slice. The numbers are unsigned; the largest means no limit.
 fn properties(version: Version, setting: Setting) -> Vec<(&'static str, Value<'static>)> {
     let number = |number: i64| Value::U64(u64::try_from(number).unwrap_or_default());
     let or_none = |amount: Option<i64>| amount.map_or(Value::U64(u64::MAX), number);

@@ -44,7 +44,7 @@ fn settings_are_systemds_properties_of_each_version() {
 
 type Calls = Arc<Mutex<Vec<(String, bool, Vec<(String, u64)>)>>>;
 
-/// What listens at the other end in place of systemd.
+/// Listens at the other end in place of systemd.
 struct Manager(Calls);
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]
@@ -94,7 +94,7 @@ async fn systemd_is_told_over_its_own_socket() {
     serving.abort();
 }
 
-/// What systemd answers, to the byte: with its well-known name as the sender, and a signal of its own before.
+/// systemd's answer, byte for byte: its well-known name as the sender, and a signal before it.
 #[tokio::test]
 async fn systemds_own_name_as_the_sender_is_taken() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();

@@ -1,4 +1,4 @@
-//! What to do about an error: the one question that callers ask of it.
+//! The class of an error: what a caller should do about it.
 
 use kube::Error;
 pub use pitstop_api::logic::answer::Class;
@@ -8,7 +8,7 @@ use crate::describe::describe;
 
 /// The class of an error from the Kubernetes client.
 ///
-/// `404` is [`Class::Invalid`]: callers for whom a missing object is an answer ask for it first.
+/// `404` is [`Class::Invalid`]: a caller that expects a missing object checks for it first.
 pub fn classify(error: &Error) -> Class {
     match error {
         Error::Api(status) => Class::of_code(status.code),
@@ -24,7 +24,7 @@ pub fn classify(error: &Error) -> Class {
         | Error::RustlsTls(_)
         | Error::TlsRequired => Class::Fatal,
         // `HyperError`, `Service`, `ReadEvents`, `Auth`: a name that does not resolve, a connection that breaks, a
-        // token that cannot be read, a certificate that does not verify. All can be cured by a change in flight.
+        // token that cannot be read, a certificate that does not verify. All can be cured while the process runs.
         _ => Class::Retry,
     }
 }

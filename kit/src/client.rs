@@ -23,30 +23,30 @@ use crate::class::{Class, failure};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for the head of an answer. A watch answers at once and then streams, so it has this bound too.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest silence inside an answer. Above the 290 s after which the server ends a watch (a quiet one gets a bookmark
-/// every minute), so that only a dead connection meets it.
+/// Longest silence inside an answer. The server ends a watch after 290 s (a quiet one gets a bookmark every minute), so
+/// only a dead connection reaches this bound.
 const READ_TIMEOUT: Duration = Duration::from_secs(310);
-/// Silence of the peer's machine after which the kernel asks whether it is there.
+/// Silence of the peer's machine after which the kernel sends a keepalive probe.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
-/// Time between two such questions.
+/// Time between two probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Questions without an answer after which the connection is dead.
+/// Unanswered probes after which the connection is dead.
 const KEEPALIVE_PROBES: u32 = 3;
-/// How long what was sent may stay without an acknowledgement by the peer's machine.
+/// How long sent data may stay unacknowledged by the peer's machine.
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for the network to take a request.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why there is no client.
+/// Why no client can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// `KUBECONFIG` names no usable file.
     #[error("KUBECONFIG is set but cannot be used")]
     Kubeconfig(#[source] KubeconfigError),
-    /// Neither inside a Pod with a ServiceAccount token, nor pointed at a cluster.
+    /// `KUBECONFIG` is not set, and the process is not in a Pod with a ServiceAccount token.
     #[error("KUBECONFIG is not set, and this is not a Pod in a cluster")]
     NoCluster(#[source] InClusterError),
-    /// The user agent is no header value.
+    /// The user agent is no valid header value.
     #[error("{0} cannot be a user agent")]
     UserAgent(String),
     /// The configuration was read, but no client can be made of it.
@@ -55,25 +55,25 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Always [`Class::Fatal`]: what the process was started with does not change while it runs.
+    /// Always [`Class::Fatal`]: the environment of the process does not change while it runs.
     pub fn class(&self) -> Class {
         Class::Fatal
     }
 }
 
-/// Makes `ring` the process's cryptography; call it first thing in `main`. Later calls do nothing.
+/// Makes `ring` the process's cryptography provider. Call it first in `main`; later calls do nothing.
 pub fn install_crypto() {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         tracing::debug!("a cryptography provider was installed before");
     }
 }
 
-/// A client for the cluster that `KUBECONFIG` names, or else for the one that the process runs in.
+/// A client for the cluster that `KUBECONFIG` names; if it is not set, for the cluster that the process runs in.
 ///
-/// `program` and `version` become the user agent `program/version`, by which the audit log tells who asked.
+/// `program` and `version` become the user agent `program/version`, which the audit log shows.
 ///
-/// There is no rate limit on this side: how much is asked is bounded by the executors, and the API server protects
-/// itself by priority and fairness. There are no hidden retries either: back-off is data in the `core` crates.
+/// The client has no rate limit: the executors bound the number of requests, and the API server protects itself by
+/// priority and fairness. It has no hidden retries either: back-off is data in the `core` crates.
 pub async fn connect(program: &str, version: &str) -> Result<Client, ClientError> {
     install_crypto();
     let config = if std::env::var_os("KUBECONFIG").is_some() {
@@ -84,7 +84,7 @@ pub async fn connect(program: &str, version: &str) -> Result<Client, ClientError
     of_config(config, Program { name: program, version }, None)
 }
 
-/// Who asks.
+/// Name and version of a program, for the user agent.
 #[derive(Clone, Copy, Debug)]
 pub struct Program<'a> {
     /// Its name.
@@ -93,8 +93,8 @@ pub struct Program<'a> {
     pub version: &'a str,
 }
 
-/// A client for the cluster of a configuration, as [`connect`] makes one. `answer` is the longest wait for the head of an
-/// answer; absent: 30 seconds.
+/// A client for the cluster of a configuration, as [`connect`] makes it. `answer` is the longest wait for the head of
+/// an answer; `None` means 30 seconds.
 pub fn of_config(
     mut config: Config,
     program: Program<'_>,
@@ -112,18 +112,18 @@ fn tune(config: &mut Config, program: Program<'_>) -> Result<(), ClientError> {
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
     config.write_timeout = Some(WRITE_TIMEOUT);
-    // Else the time that a pooled connection was idle counts against the next answer on it.
+    // Otherwise the idle time of a pooled connection counts against the next answer on it.
     config.reset_reader_on_write = true;
     config.default_retry = false;
     config.headers.push((USER_AGENT, agent_header));
     Ok(())
 }
 
-/// A client with a bound on the wait for each answer, whose lists are of the present, and which knows when its peer is dead.
-/// But for the sockets' options and tracing it is what kube builds.
+/// A client with a bound on the wait for each answer, consistent lists, and detection of a dead peer. Except for the
+/// sockets' options and tracing, it is the client that kube builds.
 fn build(config: Config, answer: Duration) -> Result<Client, ClientError> {
     if config.proxy_url.is_some() {
-        // Refused by kube where its support of proxies is not built in, as in the images.
+        // kube refuses a proxy if it is built without support of proxies, as in the images.
         return Ok(ClientBuilder::try_from(config).map_err(ClientError::Build)?.build());
     }
     let tls = config.rustls_https_connector_with_connector(connector()).map_err(ClientError::Build)?;
@@ -144,8 +144,8 @@ fn build(config: Config, answer: Duration) -> Result<Client, ClientError> {
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
-/// Makes connections that end when the peer is silent, so that a dead one is known within 35 seconds: the kernel
-/// asks after [`KEEPALIVE_IDLE`] without a word from it, and gives up when nothing was acknowledged for [`USER_TIMEOUT`]
+/// Makes connections that end when the peer is silent, so that a dead peer is known within 35 seconds. The kernel sends
+/// probes after [`KEEPALIVE_IDLE`] of silence, and gives up when nothing was acknowledged for [`USER_TIMEOUT`]
 /// (tcp(7)).
 fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
@@ -157,17 +157,18 @@ fn connector() -> HttpConnector {
     connector
 }
 
-/// Makes a streamed list a consistent one.
+/// Makes a streamed list consistent.
 ///
-/// kube asks for it from version 0, which any API server may answer from a cache that is behind, even behind what the
-/// same process saw before. Without a version, what was stored when it was asked is in the list (KEP-3157).
+/// kube requests it from version 0. Any API server may answer that from a stale cache, which may be older than what the
+/// same process saw before. Without a version, the list has everything that was stored at the time of the request
+/// (KEP-3157).
 fn list_the_present<B>(mut request: Request<B>) -> Request<B> {
     let streamed = |query: &&str| query.split('&').any(|pair| pair == "sendInitialEvents=true");
     if let Some(query) = request.uri().query().filter(streamed) {
         let kept: Vec<&str> = query.split('&').filter(|pair| *pair != "resourceVersion=0").collect();
         let target = format!("{}?{}", request.uri().path(), kept.join("&"));
         let mut parts = request.uri().clone().into_parts();
-        // A part of what was a target is one too; were it not, the request stays as it is.
+        // A part of a valid target is valid too. If it were not, the request would stay as it is.
         parts.path_and_query = PathAndQuery::try_from(target).ok().or(parts.path_and_query);
         if let Ok(uri) = Uri::from_parts(parts) {
             *request.uri_mut() = uri;
@@ -226,8 +227,8 @@ mod tests {
         assert!(heads[0].to_lowercase().contains("user-agent: pitstop-test/1.2.3"), "{}", heads[0]);
     }
 
-    /// A machine that vanishes closes nothing: without these the kernel waits for ever on a quiet connection, and for a
-    /// quarter of an hour on one with data under way.
+    /// A machine that vanishes closes no connection. Without these options, the kernel waits for ever on a quiet
+    /// connection, and for a quarter of an hour on one with data under way.
     #[tokio::test]
     async fn a_dead_peer_is_known_within_45_seconds() {
         use nix::sys::socket::{getsockopt, sockopt};
@@ -241,7 +242,7 @@ mod tests {
         let probes = getsockopt(&stream, sockopt::TcpKeepCount).unwrap();
         let unacknowledged = getsockopt(&stream, sockopt::TcpUserTimeout).unwrap();
         assert_eq!((idle, every, probes, unacknowledged), (15, 5, 3, 30_000));
-        // A probe more may be under way when the time is over.
+        // Another probe may be under way when the time is over.
         assert!((idle + every * probes).max(unacknowledged / 1000) + every <= 45);
     }
 

@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use nix::time::{ClockId, clock_gettime};
 
-/// Where the kernel names the current boot.
+/// File with the kernel's ID of the current boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Milliseconds on this machine's clock since boot: it never goes back, and runs on while the machine sleeps, so that
@@ -26,7 +26,7 @@ pub fn uptime_seconds() -> i64 {
     i64::try_from(read(ClockId::CLOCK_BOOTTIME).0).unwrap_or(i64::MAX)
 }
 
-/// The kernel's name for the current boot; [`uptime_seconds`] of different boots cannot be compared.
+/// The kernel's ID of the current boot; [`uptime_seconds`] of different boots cannot be compared.
 pub fn boot_id() -> std::io::Result<String> {
     std::fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned())
 }

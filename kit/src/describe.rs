@@ -1,7 +1,7 @@
 //! Errors and values as people read them: in messages, events, conditions and log lines.
 //!
 //! Libraries put Rust's debug output into the `Display` of their errors, and some hide the cause behind a few words. So
-//! nothing shows an error of theirs but through [`describe`]; `cargo xtask check` looks for what goes past it.
+//! all code shows their errors through [`describe`]; `cargo xtask check` finds exceptions.
 
 use std::error::Error;
 
@@ -12,10 +12,10 @@ use kube::runtime::watcher;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The error and its causes as one sentence. A cause that was said already is not said again.
+/// The error and its causes as one sentence. A cause that the sentence already contains is left out.
 ///
-/// What the API server refuses is told in the words of the API server alone. An error of our own that has an error of the
-/// client for its source must not repeat that one's words.
+/// A refusal of the API server is shown in its own words alone. An error of ours whose source is an error of the client
+/// must not repeat the source's text.
 pub fn describe(error: &(dyn Error + 'static)) -> String {
     let mut sentence = String::new();
     let mut next = Some(error);
@@ -34,7 +34,7 @@ pub fn describe(error: &(dyn Error + 'static)) -> String {
 
 type Cause<'a> = Option<&'a (dyn Error + 'static)>;
 
-/// What one error says without its cause, and the cause.
+/// The text of one error without its cause, and the cause.
 fn part<'a>(error: &'a (dyn Error + 'static)) -> (String, Cause<'a>) {
     if let Some(error) = error.downcast_ref::<kube::Error>() {
         return of_client(error);
@@ -54,7 +54,7 @@ fn part<'a>(error: &'a (dyn Error + 'static)) -> (String, Cause<'a>) {
 fn of_client(error: &kube::Error) -> (String, Cause<'_>) {
     match error {
         kube::Error::Api(status) => (refusal(status), None),
-        // What hyper's client wraps its causes in only repeats a name from its source.
+        // hyper's client wraps its causes in an error that only repeats a name from its source code.
         kube::Error::Service(cause) => ("cannot reach the API server".to_owned(), {
             let cause: &(dyn Error + 'static) = cause.as_ref();
             cause.source().or(Some(cause))
@@ -79,10 +79,10 @@ fn of_watch(error: &watcher::Error) -> (String, Cause<'_>) {
     (what, cause)
 }
 
-/// What kube gives as the reason of an answer that is no `Status`: a page of a proxy, or nothing.
+/// kube's reason for an answer that is no `Status`: a page of a proxy, or nothing.
 const NO_STATUS: &str = "Failed to parse error data";
 
-/// The words of the API server.
+/// The text of a refusal by the API server.
 fn refusal(status: &Status) -> String {
     let Status { message, reason, code, .. } = status;
     match (message.trim(), reason.as_str()) {
@@ -93,7 +93,7 @@ fn refusal(status: &Status) -> String {
     }
 }
 
-/// A value as the API would show it: a word as it is, all else as JSON. For fields of log lines.
+/// A value as the API shows it: a string as it is, other values as JSON. For fields of log lines.
 pub fn shown(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -115,7 +115,7 @@ mod tests {
         kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
     }
 
-    /// What Rust's debug output of a refusal has, and no sentence.
+    /// Whether the text has none of the marks of Rust's debug output of a refusal.
     fn is_plain(text: &str) -> bool {
         !["Status {", "Some(", "None", "ApiError", "Error("].iter().any(|debug| text.contains(debug))
     }

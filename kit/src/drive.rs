@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::Shutdown;
 use crate::clock::{self, Monotonic};
 
-/// The present.
+/// The current time on both clocks.
 pub fn now() -> Now {
     Now { mono: Mono(Monotonic::now()), wall: clock::wall() }
 }
@@ -49,10 +49,10 @@ pub async fn drive<M: Machine>(
     }
 }
 
-/// Runs a future on a thread of its own, with the timers, sockets and tasks of this runtime: however long it does not
-/// yield, what else the runtime runs goes on.
+/// Runs a future on its own thread, with the timers, sockets and tasks of this runtime. However long the future does
+/// not yield, the runtime's other tasks continue.
 ///
-/// Must be called inside a tokio runtime. What the future spawns runs on the runtime's own threads.
+/// Must be called inside a tokio runtime. Tasks that the future spawns run on the runtime's own threads.
 pub fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || runtime.block_on(future))

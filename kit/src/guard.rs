@@ -1,7 +1,7 @@
-//! An object that may fail to decode without spoiling the list or watch that it comes in.
+//! An object that may fail to decode without failing its list or watch.
 //!
-//! kube's own `DeserializeGuard` does this through a tree of values, twice; on a list of Pods that is most of the
-//! work. This one keeps the object's JSON text aside and decodes that.
+//! kube's own `DeserializeGuard` does this through a tree of values, twice; on a list of Pods that is most of the work.
+//! This guard keeps the object's JSON text and decodes that.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ pub struct Guard<K>(pub Result<K, Malformed>);
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Malformed {
-    /// What the decoder says.
+    /// The decoder's error.
     pub why: String,
-    /// As much of its metadata as could be read: at least the names and the version.
+    /// Its name, namespace, UID and version, if present.
     pub metadata: ObjectMeta,
 }
 
-/// The part of an object that must be readable for a watch to go on.
+/// The part of an object that must be readable for a watch to continue.
 #[derive(Deserialize)]
 struct Named {
     metadata: NamedMeta,
@@ -45,7 +45,7 @@ struct NamedMeta {
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guard<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The client reads a list, and each event of a watch, from a text that it has whole: nothing need be copied.
+        // The client holds the whole text of a list or a watch event in memory, so nothing need be copied.
         let raw = <&RawValue>::deserialize(deserializer)?;
         match serde_json::from_str(raw.get()) {
             Ok(object) => Ok(Self(Ok(object))),

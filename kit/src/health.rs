@@ -1,6 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics` over plain HTTP, in bounded memory and time.
 //!
-//! The answers come from the program's own event loop, so `/healthz` answers exactly when that loop turns.
+//! The program's own event loop answers, so `/healthz` answers exactly while that loop runs.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -29,16 +29,16 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a request's head.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// What must be true before the program is ready, each under a name that people understand.
+/// The program's readiness conditions, each with a name for people.
 ///
-/// Clones see the same conditions. Ready means that every named condition holds; with none named it is ready.
+/// Clones share the conditions. The program is ready if every condition holds, also if none exists.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<Mutex<BTreeMap<&'static str, State>>>);
 
-/// Whether a condition holds; if not, why, where somebody has said so.
+/// Whether a condition holds; if not, the reason, which may be empty.
 type State = Result<(), String>;
 
-/// One thing that must be true, held by the task that knows.
+/// One readiness condition, held by the task that sets it.
 #[derive(Clone, Debug)]
 pub struct Condition {
     name: &'static str,
@@ -51,13 +51,13 @@ impl Readiness {
         Self::default()
     }
 
-    /// Names a condition, which does not hold until its holder says so. Name all of them before serving.
+    /// Adds a condition, which does not hold until its holder says so. Add all of them before serving.
     pub fn condition(&self, name: &'static str) -> Condition {
         self.put(name, Err(String::new()));
         Condition { name, all: self.clone() }
     }
 
-    /// The conditions that do not hold: name, and after a colon the reason, where it is known.
+    /// The conditions that do not hold: the name, and after a colon the reason if it is known.
     pub fn missing(&self) -> Vec<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = all.iter().filter_map(|(name, state)| Some((name, state.as_ref().err()?)));
@@ -95,7 +95,7 @@ impl Condition {
     }
 }
 
-/// Binds the address; an unspecified IPv6 one falls back to IPv4 where the kernel has no IPv6.
+/// Binds the address. If the unspecified IPv6 address fails (a kernel without IPv6), binds the IPv4 one.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {
@@ -105,7 +105,7 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     }
 }
 
-/// Serves until the shutdown starts, and for as long as the caller keeps polling after that: `/readyz` then says so.
+/// Serves as long as the caller polls it. After the shutdown starts, `/readyz` says so.
 ///
 /// Never returns by itself; drop the future (or the runtime) to end it.
 pub async fn serve(
@@ -138,7 +138,7 @@ pub async fn serve(
     }
 }
 
-/// What the answers are made from.
+/// State for the answers.
 struct Server {
     readiness: Readiness,
     metrics: Arc<Metrics>,

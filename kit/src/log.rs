@@ -27,14 +27,14 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // `Targets` takes a word that is no level for a target, and would then silence all else without a word.
+        // `Targets` takes a word that is no level for a target, and would then silently disable all other targets.
         let is_level = |part: &str| part.parse::<LevelFilter>().is_ok();
         if text.split(',').any(|part| !part.contains('=') && !is_level(part)) {
             return Err(FilterError);
         }
         let mut targets: Targets = text.parse().map_err(|_| FilterError)?;
-        // The client reports each failed attempt at error level; what matters of that we count, and log once per
-        // change (`watch`, the executors).
+        // The client reports each failed attempt at error level. `watch` and the executors count failures, and log each
+        // change once.
         for noisy in ["kube_client", "kube_runtime"] {
             if !text.contains(noisy) && !targets.would_enable(noisy, &Level::DEBUG) {
                 targets = targets.with_target(noisy, LevelFilter::OFF);

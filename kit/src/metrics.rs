@@ -40,12 +40,12 @@ impl Metrics {
         Self { registry, prefix }
     }
 
-    /// Where to register the program's own metrics; the prefix is put before their names.
+    /// The registry of the program's own metrics; it puts the prefix before their names.
     pub fn registry(&mut self) -> &mut Registry {
         self.registry.sub_registry_with_prefix(self.prefix)
     }
 
-    /// Name and type of every metric that has been counted: what a reference page lists.
+    /// Name and type of every metric that has a value: what a reference page lists.
     pub fn families(&self) -> Result<BTreeMap<String, String>, fmt::Error> {
         let text = self.encode()?;
         let lines = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -62,7 +62,7 @@ impl Metrics {
         Ok(families.collect())
     }
 
-    /// Everything as text.
+    /// All metrics as text.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
@@ -83,10 +83,10 @@ pub fn documented(page: &str, prefix: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// What the kernel knows of this process, read when asked.
+/// The kernel's numbers about this process, read at each request.
 #[derive(Debug)]
 struct Process {
-    /// Seconds since 1970.
+    /// Start of the process, in seconds since 1970.
     started: i64,
 }
 

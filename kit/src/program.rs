@@ -1,4 +1,4 @@
-//! The frame of a program: logs first, one thread, and a reason that outlives the process when it fails.
+//! The frame of a program: logs first, one thread, and a failure reason that outlives the process.
 
 use std::error::Error;
 

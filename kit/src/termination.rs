@@ -1,4 +1,4 @@
-//! The end of a process that cannot go on: its reason where `kubectl describe pod` shows it.
+//! The end of a process that cannot continue, with a reason that `kubectl describe pod` shows.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,7 +21,7 @@ pub fn fatal(reason: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Writes the reason into an existing file; one that does not exist is not made.
+/// Writes the reason into an existing file. Fails if the file does not exist.
 fn write(path: &Path, reason: &str) -> std::io::Result<()> {
     let end = (0..=MAX_BYTES.min(reason.len())).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
-#[allow(clippy::disallowed_types)] // this is the module that may
+#[allow(clippy::disallowed_types)] // only this module may
 type Timestamp = jiff::Timestamp;
 
 /// A chrono time that jiff cannot hold: its years end at 9999.

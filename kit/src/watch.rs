@@ -1,10 +1,9 @@
-//! A watch of one kind, turned into few, small events.
+//! A watch of one kind, as few, small events.
 //!
-//! Each object is converted to the program's own struct at once, so the large Kubernetes object lives only while it
-//! is decoded. A (re)list arrives in [parts](Watch::Listed), so that it need not be held whole beside what the receiver has,
-//! and tells its end, so the receiver learns what vanished meanwhile.
-//! While nothing changes, nothing is asked: the server ends a quiet watch after about five minutes and it is opened
-//! anew where it ended, without a list.
+//! Each object is converted to the program's own struct at once, so the large Kubernetes object exists only while it is
+//! decoded. A (re)list arrives in [parts](Watch::Listed), so memory need not hold it whole beside the receiver's
+//! objects. After the last part, the receiver knows which objects vanished meanwhile. A quiet watch sends no request
+//! until the server ends it after about five minutes. It is then reopened where it ended, without a list.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -25,9 +24,9 @@ use crate::describe::describe;
 use crate::guard::{Guard, Malformed};
 use crate::health::Condition;
 
-/// Objects per page where the server cannot stream a list; a page is held in memory whole.
+/// Objects per page if the server cannot stream a list; a page is held in memory whole.
 const PAGE_SIZE: u32 = 100;
-/// Objects per part of a list: as many events wait for the receiver as its channel holds.
+/// Objects per part of a list. The receiver's channel bounds how many parts wait.
 const PART_SIZE: usize = 16;
 /// Most malformed objects that are remembered as logged.
 const MAX_MALFORMED: usize = 256;
@@ -41,7 +40,7 @@ pub struct Source {
     pub config: watcher::Config,
     /// Holds from the first complete list on.
     pub synced: Condition,
-    /// Where errors and lists are counted.
+    /// Counters of errors and lists.
     pub metrics: WatchMetrics,
 }
 
@@ -63,7 +62,7 @@ impl WatchMetrics {
         metrics
     }
 
-    /// A watch of that name begins: its counters are there from now on, with zeros.
+    /// Adds the counters of a watch, with zeros.
     pub fn announce(&self, name: &'static str) {
         for family in [&self.errors, &self.lists, &self.malformed] {
             drop(family.get_or_create(&[("watch", name)]));
@@ -96,7 +95,7 @@ pub async fn run<K, T, E>(
         pin_mut!(stream);
         let mut parts = Parts::of(PART_SIZE);
         let cannot_stream = loop {
-            // Raced with the receiver's end, so that a quiet watch does not outlive its reader.
+            // Also ends with the receiver, so that a quiet watch does not outlive it.
             let next = tokio::select! {
                 next = stream.next() => next,
                 () = tx.closed() => return,
@@ -167,7 +166,7 @@ fn convert_event<K: Resource<DynamicType = ()>, T>(
     }
 }
 
-/// What there is to tell after that event.
+/// The receiver's event for that event, if any.
 fn gather<T>(parts: &mut Parts<T>, event: Event<T>) -> Option<Watch<T>> {
     match event {
         Event::Init => {
@@ -240,7 +239,7 @@ impl<'a> Reporter<'a> {
     }
 }
 
-/// Namespace and name; empty where there is none.
+/// Namespace and name; empty if absent.
 fn key(namespace: Option<&str>, name: Option<&str>) -> (String, String) {
     (namespace.unwrap_or_default().to_owned(), name.unwrap_or_default().to_owned())
 }

@@ -14,7 +14,7 @@ use kube::client::Body;
 
 use crate::health::Readiness;
 
-/// Answers in order; then every request hangs. Records the queries.
+/// A client that gets these answers in order; then every request hangs. Also returns the queries.
 fn client(answers: Vec<(u16, String)>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let queries = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&queries);
@@ -116,7 +116,7 @@ async fn a_streamed_list_arrives_whole_and_changes_one_by_one() {
     assert_eq!(running.rx.recv().await, Some(Watch::Upsert("a".to_owned())));
     assert_eq!(running.rx.recv().await, Some(Watch::Gone("c".to_owned())));
     assert!(running.readiness.is_ready());
-    // The stream has ended: the watch goes on from where it was, without a list.
+    // The stream has ended: the watch continues where it was, without a list.
     while running.queries.lock().unwrap().len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -3,9 +3,9 @@
 /// What a caller should do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Nobody's fault: try the same thing again after a back-off.
+    /// A temporary failure: send the same request again after a back-off.
     Retry,
-    /// The world moved on: read again, then decide again.
+    /// The state has changed: read again, then decide again.
     Conflict,
     /// The request itself is wrong: repeating it cannot help until an input changes.
     Invalid,
@@ -26,7 +26,7 @@ impl Class {
 
     /// The class of an HTTP status code of the API server.
     ///
-    /// `404` is [`Class::Invalid`]: callers for whom a missing object is an answer ask for it first.
+    /// `404` is [`Class::Invalid`]: a caller that expects a missing object checks for it first.
     pub fn of_code(code: u16) -> Self {
         match code {
             409 | 412 => Self::Conflict,
@@ -46,23 +46,23 @@ pub enum Answer {
     Failed(Failure),
 }
 
-/// Why a request had no success.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The object, or its kind, does not exist.
     pub gone: bool,
-    /// What to do about it. After [`Class::Retry`] the request may have taken effect all the same.
+    /// What to do about it. After [`Class::Retry`], the request may have taken effect.
     pub class: Class,
     /// For people.
     pub message: String,
 }
 
 impl Failure {
-    /// The API server answered with this code.
+    /// The API server answered with this HTTP status code.
     pub fn of_code(code: u16, message: impl Into<String>) -> Self {
         let message = message.into();
-        // A patch that names the UID of an object that is gone since, where another one has the name: a precondition that
-        // does not hold, though the API server calls it a change of a field that is immutable.
+        // The patch names the UID of a deleted object, and another object has its name. That is a failed precondition,
+        // though the API server reports a change of an immutable field.
         let other = code == 422 && message.contains("metadata.uid: Invalid value");
         let class = if other { Class::Conflict } else { Class::of_code(code) };
         Self { gone: code == 404, class, message }

@@ -1,4 +1,4 @@
-//! Waiting between failed writes, as data.
+//! The wait between failed writes, as data.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// It failed: waits 0.5 s, then twice as long each time, up to a minute.
+    /// Notes a failure: the wait is 0.5 s, then doubles each time, up to a minute.
     ///
-    /// For refusals too: an API server that has just started answers 403 until it has read the roles.
+    /// Refusals count too: an API server that has just started answers 403 until it has read the roles.
     pub fn failed(&mut self, now: Mono) {
         let wait = FIRST.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX)).min(MOST);
         self.failures = self.failures.saturating_add(1);
         self.until = Some(now.after(wait));
     }
 
-    /// It worked.
+    /// Notes a success.
     pub fn succeeded(&mut self) {
         *self = Self::default();
     }

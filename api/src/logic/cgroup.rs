@@ -1,7 +1,7 @@
-//! What the cgroups of a container and of its Pod should hold, and whether they do.
+//! The values that the cgroups of a container and of its Pod should hold, and whether they do.
 //!
-//! The formulas are those of the kubelet and of the runtimes below it: what they write is compared here with what the
-//! daemon reads. Units: CPU in millicores, quotas and periods in microseconds, memory in bytes.
+//! The formulas are those of the kubelet and of the runtimes below it. Units: CPU in millicores, quotas and periods in
+//! microseconds, memory in bytes.
 
 use crate::nodework::Cgroup;
 use crate::quantity::{Resource, Resources};
@@ -16,16 +16,17 @@ const SHARES_PER_CPU: i64 = 1024;
 const MILLICORES_PER_CPU: i64 = 1000;
 /// Least quota: the kernel takes none below a millisecond (`MinQuotaPeriod` of the kubelet).
 pub const MIN_QUOTA: i64 = 1000;
-/// The period where nothing else is set (`QuotaPeriod` of the kubelet, its `cpuCFSQuotaPeriod`).
+/// The period if nothing else is set (`QuotaPeriod` of the kubelet, its `cpuCFSQuotaPeriod`).
 pub const PERIOD: i64 = 100_000;
 /// Most `cpu.weight`, in the kernel's documentation of cgroup v2; the least is 1.
 const MAX_WEIGHT: i64 = 10_000;
-/// systemd keeps a quota as whole percents of a CPU, and runc and crun round up for it: microseconds in each second.
+/// Step of a quota with systemd, in microseconds per second. systemd keeps whole percents of a CPU; runc and crun round
+/// up for it.
 const SYSTEMD_STEP: i64 = 10_000;
 /// Sizes of a page on the machines that Linux runs on. The kernel cuts a limit to whole pages (`page_counter`).
 const PAGE_SIZES: [i64; 3] = [4096, 16_384, 65_536];
 
-/// How a container takes part in its Pod.
+/// Role of a container in its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// One of `spec.containers`.
@@ -39,13 +40,13 @@ pub enum Kind {
 /// A container of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// How it takes part.
+    /// Its role.
     pub kind: Kind,
-    /// What it asks for and may use.
+    /// Its requests and limits.
     pub resources: Resources,
 }
 
-/// `spec.overhead` of a Pod: what its runtime class takes beside the containers.
+/// `spec.overhead` of a Pod: what its runtime class needs beside the containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
     /// Millicores.
@@ -59,19 +60,19 @@ pub fn shares(request: i64) -> i64 {
     (request.saturating_mul(SHARES_PER_CPU) / MILLICORES_PER_CPU).clamp(MIN_SHARES, MAX_SHARES)
 }
 
-/// The quota in each period for a CPU limit (`MilliCPUToQuota` of the kubelet); absent for no limit, which 0 is too.
+/// The quota in each period for a CPU limit (`MilliCPUToQuota` of the kubelet); `None` for no limit, also for 0.
 pub fn quota(limit: i64, period: i64) -> Option<i64> {
     (limit > 0).then(|| (limit.saturating_mul(period) / MILLICORES_PER_CPU).max(MIN_QUOTA))
 }
 
-/// `cpu.weight` for `cpu.shares`, in a straight line from (2, 1) to (262144, 10000): the kubelet for Pods, and runtimes
-/// for containers before runc 1.3.2 and crun 1.23.
+/// `cpu.weight` for `cpu.shares`, in a straight line from (2, 1) to (262144, 10000). The kubelet uses it for Pods, and
+/// runtimes for containers before runc 1.3.2 and crun 1.23.
 pub fn linear_weight(shares: i64) -> i64 {
     let above = shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES;
     1 + above * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
-/// `cpu.weight` for `cpu.shares`, on the curve that also takes the one default, 1024, to the other, 100: runtimes for
+/// `cpu.weight` for `cpu.shares`, on the curve that also maps the default 1024 to the default 100. Runtimes use it for
 /// containers from runc 1.3.2 and crun 1.23 on (opencontainers/runc#4896).
 pub fn curved_weight(shares: i64) -> i64 {
     let bounded = u32::try_from(shares.clamp(MIN_SHARES, MAX_SHARES)).unwrap_or_default();
@@ -83,10 +84,11 @@ pub fn curved_weight(shares: i64) -> i64 {
 }
 
 /// What the cgroup of a Pod should hold, as if the Pod were one container (`ResourceConfigForPod` of the kubelet).
-/// `parts` are all its containers: those of `initContainers` in the order of the Pod, those of `containers` anywhere.
+/// `parts` are all its containers: those of `initContainers` in the order of the Pod, those of `containers` in any
+/// order.
 ///
-/// Requests are the sum over all that run side by side, or what an init container needs at its turn, if that is more;
-/// so are limits, but there is none as soon as one container, init containers too, has none.
+/// A request is the sum over all containers that run side by side, or the need at an init container's turn, if that is
+/// more. So is a limit, but it is absent if any container (also an init container) has none.
 pub fn of_pod(parts: &[Part], overhead: Overhead) -> Resources {
     let given = |amount: &Option<i64>| amount.is_some_and(|amount| amount > 0);
     let all = |get: Amount| parts.iter().all(|part| given(&get(&part.resources)));
@@ -107,8 +109,8 @@ pub fn of_pod(parts: &[Part], overhead: Overhead) -> Resources {
     }
 }
 
-/// What containers ask for and may use together, as the scheduler and quotas count it: what some do not say counts as
-/// nothing, and what none says is absent. The order is as for [`of_pod`].
+/// Total requests and limits of containers, as the scheduler and quotas count them. A missing amount counts as zero; if
+/// no container has it, the total is absent. The order is as for [`of_pod`].
 pub fn sum(parts: &[Part]) -> Resources {
     let said = |get: Amount| parts.iter().any(|part| get(&part.resources).is_some());
     let sum = |get: Amount| said(get).then(|| total(parts, get));
@@ -123,7 +125,7 @@ pub fn sum(parts: &[Part]) -> Resources {
 /// One of the four amounts.
 type Amount = fn(&Resources) -> Option<i64>;
 
-/// A request that is not said is the limit's.
+/// A missing request is the limit's.
 fn cpu_request(resources: &Resources) -> Option<i64> {
     resources.cpu_request.or(resources.cpu_limit)
 }
@@ -140,8 +142,8 @@ fn memory_limit(resources: &Resources) -> Option<i64> {
     resources.memory_limit
 }
 
-/// The most that is needed at any time: while all main containers and sidecars run, or while an init container does,
-/// beside the sidecars before it.
+/// The maximum need at any time: of all main containers and sidecars, or of an init container with the sidecars before
+/// it.
 fn total(parts: &[Part], get: Amount) -> i64 {
     let (mut together, mut sidecars, mut init) = (0_i64, 0_i64, 0_i64);
     for part in parts {
@@ -158,25 +160,25 @@ fn total(parts: &[Part], get: Amount) -> i64 {
     together.max(init)
 }
 
-/// What a cgroup should hold where the kubelet sets no CPU quota: with `cpuCFSQuota: false`, and for containers with CPUs of
-/// their own (`DisableCPUQuotaWithExclusiveCPUs` of the kubelet, on from Kubernetes 1.33). All else is as it was.
+/// What a cgroup should hold if the kubelet sets no CPU quota: with `cpuCFSQuota: false`, and for containers with
+/// exclusive CPUs (`DisableCPUQuotaWithExclusiveCPUs` of the kubelet, on from Kubernetes 1.33). Only the quota changes.
 pub fn without_quota(wanted: &Resources) -> Resources {
     Resources { cpu_request: cpu_request(wanted), cpu_limit: None, ..*wanted }
 }
 
-/// Which resources of a Pod's cgroup are not what they should be: CPU, and memory.
+/// Whether CPU, and whether memory, of a Pod's cgroup differs from `wanted`.
 pub fn pod_apart(wanted: &Resources, observed: &Cgroup) -> (bool, bool) {
     let cpu = quota_differs(wanted.cpu_limit, observed)
         .or_else(|| weight_differs(cpu_request(wanted).unwrap_or_default(), observed, false));
     (cpu.is_some(), memory_differs(wanted.memory_limit, observed).is_some())
 }
 
-/// How the cgroup of a container differs from what it should hold, as a sentence; absent when it does not.
+/// How a container's cgroup differs from `wanted`, as a sentence; `None` if it does not.
 pub fn container_differs(wanted: &Resources, observed: &Cgroup) -> Option<String> {
     differs(wanted, observed, true)
 }
 
-/// How the cgroup of a Pod differs from what it should hold; `wanted` as [`of_pod`] says it.
+/// How a Pod's cgroup differs from `wanted`, which [`of_pod`] returns; `None` if it does not.
 pub fn pod_differs(wanted: &Resources, observed: &Cgroup) -> Option<String> {
     differs(wanted, observed, false)
 }
@@ -209,7 +211,7 @@ fn quota_differs(limit: Option<i64>, observed: &Cgroup) -> Option<String> {
     }
 }
 
-/// A quota after systemd kept it as whole percents of a CPU; `period` is above 0.
+/// A quota as systemd keeps it, in whole percents of a CPU; `period` is above 0.
 pub fn in_systemd_steps(quota: i64, period: i64) -> i64 {
     let (quota, period, step) = (i128::from(quota), i128::from(period), i128::from(SYSTEMD_STEP));
     let per_second = quota * 1_000_000 / period;
@@ -257,7 +259,7 @@ fn memory_differs(limit: Option<i64>, observed: &Cgroup) -> Option<String> {
     }
 }
 
-/// `found` is a memory limit as it was written, or cut to whole pages.
+/// Whether `found` is the wanted memory limit, or that cut to whole pages.
 pub fn in_whole_pages(wanted: i64, found: i64) -> bool {
     found == wanted || PAGE_SIZES.iter().any(|page| found == wanted - wanted % page)
 }

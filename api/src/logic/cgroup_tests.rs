@@ -20,7 +20,7 @@ fn part(kind: Kind, cpu: (i64, i64), memory: (i64, i64)) -> Part {
     Part { kind, resources: resources(cpu, memory) }
 }
 
-/// What runtime and kernel make of it on cgroup v1, with pages of 4 KiB.
+/// What runtime and kernel make of `wanted` on cgroup v1, with pages of 4 KiB.
 fn v1(wanted: &Resources) -> Cgroup {
     Cgroup {
         cpu_quota: wanted.cpu_limit.and_then(|limit| quota(limit, PERIOD)),
@@ -54,7 +54,7 @@ fn requests_become_shares_and_limits_quotas() {
     assert_eq!(quota(500, 5000), Some(2500));
 }
 
-/// From opencontainers/runc#4896: both ends, both defaults, and what one CPU was before.
+/// From opencontainers/runc#4896: both ends, both defaults, and the former weight of one CPU.
 #[test]
 fn shares_become_weights_in_two_ways() {
     assert_eq!([2, 1024, 262_144].map(linear_weight), [1, 39, 10_000]);
@@ -149,7 +149,7 @@ fn differences_name_file_value_and_reason() {
     );
 }
 
-/// Pods keep the straight line, so one on the curve would weigh more than its neighbours.
+/// Pods keep the straight line, so a Pod on the curve would weigh more than its neighbours.
 #[test]
 fn a_quota_that_is_not_set_is_told_apart_from_one_that_is_wrong() {
     let wanted = resources((100, 300), (MI, 2 * MI));
@@ -187,7 +187,7 @@ fn the_weight_of_a_pod_is_on_the_line_and_that_of_a_container_on_either() {
     assert_eq!(told, "cpu.weight holds 100, and should hold 39, for a CPU request of 1");
 }
 
-/// systemd makes 2 % of 15m (opencontainers/runc).
+/// systemd rounds 15m to 2 % (opencontainers/runc).
 #[test]
 fn systemd_rounds_a_quota_up_to_whole_percents() {
     let wanted = resources((10, 15), (0, 0));
@@ -252,7 +252,7 @@ proptest! {
 
     #[test]
     fn what_runtime_and_kernel_make_of_it_differs_in_nothing(wanted in any_resources()) {
-        // A limit below a page leaves none of it.
+        // The kernel cuts a limit below a page to zero.
         let wanted = Resources { memory_limit: wanted.memory_limit.filter(|limit| *limit > 4096), ..wanted };
         let mut right = vec![v1(&wanted), v2(&wanted, linear_weight)];
         for observed in right.clone() {
@@ -265,7 +265,7 @@ proptest! {
         prop_assert_eq!(container_differs(&wanted, &v2(&wanted, curved_weight)), None);
     }
 
-    /// Of one that is off by more than what rounding explains, all is told.
+    /// A cgroup that differs by more than rounding explains is reported.
     #[test]
     fn what_is_off_is_told(wanted in any_resources(), far in 2_i64..50) {
         let right = v1(&wanted);

@@ -1,31 +1,31 @@
-//! What a pure core looks like from outside, so that both programs are driven by the same loop.
+//! The interface of a pure core, so that the same loop drives both programs.
 
 use chrono::{DateTime, Utc};
 
 use super::time::Mono;
 
-/// The present, as the driver read it.
+/// The current time, as the driver read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Decides.
+    /// For decisions.
     pub mono: Mono,
-    /// Is only written down.
+    /// Only for writing down.
     pub wall: DateTime<Utc>,
 }
 
 /// A pure core: events in, actions out.
 pub trait Machine {
-    /// What happens to it.
+    /// The input.
     type Event;
-    /// What it wants done.
+    /// The output.
     type Action;
 
     /// The event that says that time has passed.
     fn tick() -> Self::Event;
 
-    /// Takes in one event and gives back what to do.
+    /// Handles one event and returns the actions.
     fn handle(&mut self, now: Now, event: Self::Event) -> Vec<Self::Action>;
 
-    /// When to send a tick though nothing happened.
+    /// When to send a tick if no event comes; `None` for never.
     fn next_wake(&self, now: Mono) -> Option<Mono>;
 }

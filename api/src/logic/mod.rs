@@ -1,5 +1,5 @@
 //! What the pure cores of both programs share: time as data, back-off as data, the API server's answers, watches and
-//! the objects tracked from them, and what is said of pulls.
+//! the objects tracked from them, and the meaning of failed pulls.
 
 pub mod answer;
 pub mod backoff;

@@ -24,7 +24,7 @@ pub fn seconds(value: i64) -> Duration {
     Duration::from_secs(u64::try_from(value).unwrap_or_default())
 }
 
-/// Notes since when something holds: from now on, unless it did before.
+/// Notes since when something holds: from now on, unless it already did; `None` if it does not hold.
 pub fn note_since(since: &mut Option<Mono>, now: Mono, holds: bool) {
     *since = holds.then(|| since.unwrap_or(now));
 }

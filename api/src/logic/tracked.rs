@@ -1,8 +1,8 @@
 //! One object as last known, from two sources: the watch and the answers to our own writes.
 //!
-//! The watch may lag behind our own writes. Acting on such an older version would only earn conflicts, so
-//! versions that the watch still delivers from before our write are passed over until it delivers the written
-//! one. Resource versions are compared for equality only; a list (after a reconnect) always counts.
+//! The watch may lag behind our own writes. Acting on an older version would only cause conflicts. So versions from
+//! before our write are ignored until the watch delivers the written version. Resource versions are compared for
+//! equality only; a list (after a reconnect) always counts.
 
 use std::collections::BTreeSet;
 
@@ -25,27 +25,26 @@ pub struct Tracked<T> {
     stale: bool,
 }
 
-/// What the watch told while a write was under way.
+/// What the watch delivered while a write was under way.
 #[derive(Clone, Debug, Default)]
 struct InFlight {
-    /// The version that the write rests on; empty for a create.
+    /// The version that the write is based on; empty for a create.
     base: String,
-    /// The versions that it delivered.
+    /// The versions that the watch delivered.
     seen: BTreeSet<String>,
-    /// The known state is another one than the write was based on.
+    /// The known state is no longer the write's base.
     moved: bool,
-    /// The answer is not worth waiting for: a list came, and whether it is older or newer than the write cannot
-    /// be told.
+    /// A list came. It may be older or newer than the write, so the answer to the write no longer matters.
     listed: bool,
 }
 
 impl<T: Versioned> Tracked<T> {
-    /// First seen.
+    /// A newly seen object.
     pub fn new(object: T) -> Self {
         Self { object, awaited: None, in_flight: None, stale: false }
     }
 
-    /// First seen by the watch, while our own write that creates it is under way: the answer can only be older.
+    /// An object that the watch shows while our own create of it is under way: the answer can only be older.
     pub fn appeared(object: T) -> Self {
         let in_flight = InFlight { moved: true, listed: true, ..InFlight::default() };
         Self { in_flight: Some(Box::new(in_flight)), ..Self::new(object) }
@@ -56,7 +55,7 @@ impl<T: Versioned> Tracked<T> {
         &self.object
     }
 
-    /// Whether a write may start: none is under way, and none has just shown this state to be stale.
+    /// Whether a write may start: no write is under way, and no conflict has shown this state to be stale.
     pub fn writable(&self) -> bool {
         self.in_flight.is_none() && !self.stale
     }
@@ -66,7 +65,7 @@ impl<T: Versioned> Tracked<T> {
         self.in_flight.is_some()
     }
 
-    /// Whether nothing is under way, and the watch has delivered what was written last.
+    /// Whether no write is under way, and the watch has delivered the last one.
     pub fn settled(&self) -> bool {
         self.awaited.is_none() && self.writable()
     }
@@ -109,11 +108,11 @@ impl<T: Versioned> Tracked<T> {
         self.in_flight = Some(Box::new(InFlight { base, ..InFlight::default() }));
     }
 
-    /// The write came back with the object as stored.
+    /// The write succeeded; `object` is as stored.
     pub fn written(&mut self, object: T) {
         let Some(write) = self.in_flight.take() else { return };
-        // The watch will not deliver a version again that it has passed, so that one must not be waited for. A write
-        // that changes nothing makes no new version.
+        // The watch does not deliver a version twice, so a version that it has passed must not be awaited. A write that
+        // changes nothing makes no new version.
         let version = object.resource_version();
         let passed = write.listed || version == write.base || write.seen.contains(version);
         if passed || object.uid() != self.object.uid() {
@@ -124,14 +123,14 @@ impl<T: Versioned> Tracked<T> {
         self.object = object;
     }
 
-    /// The write was refused because the object had changed; nothing is written until the watch shows how.
+    /// The write was refused because the object had changed. No write starts until the watch shows the change.
     pub fn conflicted(&mut self) {
         if let Some(write) = self.in_flight.take() {
             self.stale = !(write.moved || write.listed);
         }
     }
 
-    /// The write failed otherwise; whether it took effect is not known.
+    /// The write failed for another reason; it may have taken effect.
     pub fn failed(&mut self) {
         self.in_flight = None;
     }
@@ -278,7 +277,7 @@ mod tests {
         assert_eq!(t.get().1, "4");
     }
 
-    /// The API server makes no new version of what stays the same, and the watch shows none.
+    /// The API server makes no new version of an unchanged object, and the watch shows none.
     #[test]
     fn a_write_that_changed_nothing_is_not_waited_for() {
         let mut t = Tracked::new(Obj("u", "1"));
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!(t.get().1, "4");
     }
 
-    /// Kubernetes calls them opaque: neither larger nor longer ones are newer.
+    /// Kubernetes calls versions opaque: neither larger nor longer ones are newer.
     #[test]
     fn d2_versions_are_compared_for_equality_only() {
         let mut t = Tracked::new(Obj("u", "900"));

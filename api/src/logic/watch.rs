@@ -11,25 +11,25 @@ pub enum Watch<T> {
     Listed(Part<T>),
 }
 
-/// A part of a list. What none of its parts names is gone when the last one has come. A list that breaks off is followed by
-/// another one's first part.
+/// A part of a list. After the last part, an object that no part has is gone. If a list breaks off, the first part of
+/// another list follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part<T> {
-    /// What it names; of a list that has one object or none, all of it.
+    /// Its objects; of a list with at most one object, all of it.
     pub objects: Vec<T>,
-    /// A list begins.
+    /// This is the first part.
     pub first: bool,
-    /// It is complete.
+    /// This is the last part.
     pub last: bool,
 }
 
 impl<T> Watch<T> {
-    /// All objects there are, as one part.
+    /// A whole list as one part.
     pub fn list(objects: Vec<T>) -> Self {
         Self::Listed(Part { objects, first: true, last: true })
     }
 
-    /// Of a watch of one object: it, if it is there.
+    /// For a watch of one object: the object, `None` if it is gone.
     pub fn shown(self) -> Option<T> {
         match self {
             Self::Upsert(object) => Some(object),
@@ -39,8 +39,8 @@ impl<T> Watch<T> {
     }
 }
 
-/// Gathers a list into parts. A part goes once another object comes that it has no room for, so the list of one object, or of
-/// none, is one part.
+/// Gathers a list into parts. A full part is returned when the next object comes, so a list of at most one object is
+/// one part.
 #[derive(Clone, Debug)]
 pub struct Parts<T> {
     most: usize,
@@ -49,17 +49,17 @@ pub struct Parts<T> {
 }
 
 impl<T> Parts<T> {
-    /// Of at most so many objects.
+    /// Parts of at most `most` objects.
     pub fn of(most: usize) -> Self {
         Self { most, objects: Vec::new(), begun: false }
     }
 
-    /// A list begins; one that was begun before is given up.
+    /// Begins a list, and discards an unfinished one.
     pub fn begin(&mut self) {
         *self = Self::of(self.most);
     }
 
-    /// The list names that object; the part that it has no room in.
+    /// Adds an object of the list. Returns the part before it, if that is full.
     pub fn add(&mut self, object: T) -> Option<Part<T>> {
         let full = self.objects.len() >= self.most.max(1);
         let part = full.then(|| self.part(false));
@@ -67,7 +67,7 @@ impl<T> Parts<T> {
         part
     }
 
-    /// The list is complete.
+    /// Ends the list, and returns its last part.
     pub fn end(&mut self) -> Part<T> {
         let part = self.part(true);
         self.begin();

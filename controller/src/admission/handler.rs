@@ -1,4 +1,4 @@
-//! Answers admission reviews of requests, and of Pods, with the rules of the core. It reads what they ask for.
+//! Answers admission reviews of requests and Pods with the rules of the core, and reads the objects that those need.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::admission::{AdmissionRequest, AdmissionResponse, Operation};
@@ -17,19 +17,19 @@ use crate::metrics::ControllerMetrics;
 
 /// The resource of reviews that are about Pods.
 const PODS: &str = "pods";
-/// Longest text of a refusal, in characters: it may repeat what a user wrote before any schema has bounded it.
+/// Longest text of a refusal, in characters: it may repeat user input that no schema has bounded yet.
 const MAX_REFUSAL: usize = 1024;
 /// Longest name of a Pod, a namespace or a node, in bytes.
 const MAX_NAME: usize = 253;
 
-/// What reviews are answered with.
+/// Answers reviews.
 #[derive(Clone)]
 pub struct Handler {
-    /// Reads the Pod.
+    /// Reads Pods and nodes.
     pub client: Client,
     /// Counts the answers.
     pub metrics: ControllerMetrics,
-    /// Name of the user that the controller itself is.
+    /// Name of the controller's own user.
     pub own_user: String,
 }
 
@@ -43,7 +43,7 @@ impl Handler {
         let operation = match review.operation {
             Operation::Create => "create",
             Operation::Update => "update",
-            // Not asked for by the webhook's configuration.
+            // The webhook's configuration does not ask for these.
             Operation::Delete | Operation::Connect => return response,
         };
         let user = review.user_info.username.clone();
@@ -74,7 +74,7 @@ impl Handler {
         }
     }
 
-    /// Reads what the kind asks for, until it has judged.
+    /// Reads the objects that the kind asks for, until it has a verdict.
     async fn answer(&self, kind: &Review, asked: Asked) -> Verdict {
         let mut step = (kind.begin)(&asked);
         loop {
@@ -86,7 +86,7 @@ impl Handler {
         }
     }
 
-    /// Gives a new Pod the readiness gate. It never refuses: the Pod is more than the gate.
+    /// Gives a new Pod the readiness gate. It never refuses: the Pod matters more than the gate.
     fn pod_created(
         &self,
         response: AdmissionResponse,
@@ -99,7 +99,7 @@ impl Handler {
     }
 
     async fn pod(&self, key: &ObjectKey) -> Result<Option<Live>, String> {
-        // There is no Pod of a name that cannot be one. In the path of a URL it could mean something else.
+        // No Pod can have such a name. In the path of a URL it could mean another object.
         if !is_name(&key.namespace) || !is_name(&key.name) {
             return Ok(None);
         }
@@ -128,7 +128,7 @@ impl Handler {
     }
 }
 
-/// Whether a text can be the name of a Pod, a namespace or a node: a DNS subdomain, as far as matters in a URL.
+/// Whether a text can be the name of a Pod, a namespace or a node: a DNS subdomain, as far as it matters in a URL.
 fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'.';
     !text.is_empty() && text.len() <= MAX_NAME && !text.starts_with('.') && text.bytes().all(plain)
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(wire["patchType"], "JSONPatch");
     }
 
-    /// A webhook whose API server has a Pod `web`, and what that was asked for.
+    /// A webhook whose API server has a Pod `web`, and the requests to that server.
     fn webhook() -> (Handler, Arc<Mutex<Vec<String>>>) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let service = tower::service_fn({
@@ -226,7 +226,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A cache may show a container that has been restarted since; the API server's own store shows the newest it has.
+    /// A cache may show a container that has been restarted since; the API server's own store shows the newest.
     #[tokio::test]
     async fn d9_admission_reads_the_pod_itself() {
         let (handler, asked) = webhook();
@@ -266,7 +266,7 @@ mod tests {
             "{answer:?}"
         );
         asked.lock().unwrap().clear();
-        // No name of a Pod, and no resize at all: the schema says so.
+        // An invalid Pod name, and an invalid resize: the schema refuses them.
         for (pod, limits) in [("../web", json!({"cpu": "2"})), ("web", json!(7))] {
             let answer = handler.review(review(pod, limits)).await;
             assert!(answer.allowed && answer.patch.is_none(), "{answer:?}");
@@ -274,7 +274,7 @@ mod tests {
         assert!(asked.lock().unwrap().is_empty());
     }
 
-    /// Admission comes before the schema, and the client writes names into URLs as they are.
+    /// Admission runs before the schema, and the client writes names into URLs unchanged.
     #[tokio::test]
     async fn what_no_schema_has_bounded_yet_gets_into_no_url_and_no_long_answer() {
         let (handler, asked) = webhook();

@@ -1,4 +1,4 @@
-//! One admission review over HTTP: what is refused, and with which code.
+//! One admission review over HTTP: refusals and their codes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ use tokio::time::timeout;
 const PODS: &str = "/inject-readiness-gate";
 /// Most bytes of a body: as much as the API server accepts of an object.
 pub const MAX_BODY: usize = 3 * 1024 * 1024;
-/// Bodies of at most so many bytes are read without a place among the large ones.
+/// Most bytes of a small body, which needs no permit of the large ones.
 const SMALL_BODY: u64 = 64 * 1024;
-/// Most large bodies in memory at a time, which bounds what all connections together can occupy.
+/// Most large bodies in memory at a time, which bounds the memory of all connections together.
 const LARGE_BODIES: usize = 4;
 /// Longest text of a refusal, in characters.
 const MAX_TEXT: usize = 1024;
@@ -39,34 +39,34 @@ fn paths() -> impl Iterator<Item = &'static str> {
     all().filter_map(|about| Some(about.review.as_ref()?.path)).chain([PODS])
 }
 
-/// A request that is not answered with a review.
+/// Why a request is not answered with a review.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Of the path.
+    /// Unknown path.
     #[error("not found: there is {}", paths().collect::<Vec<_>>().join(" and "))]
     Path,
-    /// Of the method.
+    /// Another method than POST.
     #[error("only POST")]
     Method,
-    /// Of the kind of body.
+    /// Another content type than JSON.
     #[error("only application/json")]
     ContentType,
-    /// Of a body above [`MAX_BODY`].
+    /// The body exceeds [`MAX_BODY`].
     #[error("the body has more than {MAX_BODY} bytes")]
     TooLarge,
-    /// Of a body that takes too long.
+    /// The body takes too long.
     #[error("the body did not arrive in time")]
     TooSlow,
-    /// Of a connection that ended within the body.
+    /// The connection ended within the body.
     #[error("the body broke off: {0}")]
     Broken(String),
-    /// Of a body of another shape.
+    /// The body has another shape.
     #[error("the body is no AdmissionReview: {0}")]
     NoReview(#[from] serde_json::Error),
-    /// Of an answer where a question belongs.
+    /// The review has no request.
     #[error("the AdmissionReview has no request")]
     NoRequest,
-    /// Of an answer that takes too long.
+    /// The answer takes too long.
     #[error("the review took too long")]
     Stuck,
 }
@@ -88,7 +88,7 @@ impl Refused {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         tracing::debug!(why = describe(&self), "webhook request refused");
-        // It may repeat a part of the body.
+        // The text may repeat a part of the body.
         (self.code(), format!("{}\n", truncate(&describe(&self), MAX_TEXT))).into_response()
     }
 }
@@ -113,7 +113,7 @@ where
     routes.method_not_allowed_fallback(|| async { Refused::Method }).fallback(|| async { Refused::Path })
 }
 
-/// Reads the review that the request brings. Its bytes are freed before it is answered.
+/// Reads the review from the request. Its bytes are freed before the answer.
 async fn review(request: Request, bodies: &Semaphore) -> Result<AdmissionRequest<DynamicObject>, Refused> {
     if !is_json(request.headers().get(CONTENT_TYPE)) {
         return Err(Refused::ContentType);

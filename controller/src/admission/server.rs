@@ -1,7 +1,7 @@
-//! The webhook's HTTPS server: who may connect for how long, and how a renewed certificate comes into use.
+//! The webhook's HTTPS server: limits of connections, and the switch to a renewed certificate.
 //!
-//! Each handshake takes the pair that is current then, so a renewal needs no restart and fails no call: connections
-//! that are open go on, new ones see the new certificate. axum-server accepts, shakes hands and drains.
+//! Each handshake takes the current pair, so a renewal needs no restart and fails no call. Open connections continue;
+//! new ones get the new certificate. axum-server accepts, shakes hands and drains.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_mins(2);
 /// Most bytes of a request's head, and of what is read ahead of a body.
 const MAX_HEAD: usize = 16 * 1024;
-/// How long new connections are still taken after the shutdown began: until the Service's endpoints have changed
+/// How long new connections are accepted after the shutdown began: until the Service's endpoints have changed
 /// everywhere.
 const LINGER: Duration = Duration::from_secs(3);
 /// How long open requests may take after that.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// The pair that is current, or none yet.
+/// The current certificate with its key; `None` before the first.
 pub type Pair = watch::Receiver<Option<Arc<CertifiedKey>>>;
 
 /// Takes the current pair at each handshake.
@@ -68,11 +68,11 @@ fn tls(pair: Pair) -> Result<ServerConfig, rustls::Error> {
     Ok(config)
 }
 
-/// Answers admission reviews until the shutdown starts, then for some seconds more, and returns when all is answered.
+/// Answers admission reviews until some seconds after the shutdown starts, and returns when all are answered.
 ///
-/// Await it to the end (at most eight seconds after the start of the shutdown), else calls fail that are under way.
-/// Without a pair handshakes fail; the readiness condition of the certificates keeps the Service away until then.
-/// Fails when the TLS settings are impossible, or no connection can be taken any more.
+/// Await it to the end (at most eight seconds after the start of the shutdown), or calls under way fail. Without a pair
+/// handshakes fail; until then, the readiness condition of the certificates keeps the Service away. Fails if the TLS
+/// settings are impossible, or no connection can be accepted any more.
 pub async fn serve<H, F>(
     listener: TcpListener,
     pair: Pair,
@@ -102,7 +102,7 @@ where
     server.http_builder().http1().header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD).max_headers(64);
 
     let stopping = shutdown.clone();
-    // Once the shutdown has begun, clients are asked to connect anew elsewhere.
+    // During the shutdown, clients are asked to connect again, to another replica.
     let router = http::router(handler).layer(map_response(move |mut response: Response| {
         if stopping.is_started() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -110,7 +110,7 @@ where
         std::future::ready(response)
     }));
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    // The server waits for the router of a connection before it accepts another one. The router keeps the place.
+    // The server waits for the router of a connection before it accepts the next one. The router holds the permit.
     let routers = tower::service_fn(move |_: SocketAddr| {
         let (router, slot) = (router.clone(), Arc::clone(&slots).acquire_owned());
         async move { Ok::<_, AcquireError>(router.layer(Extension(Arc::new(slot.await?)))) }

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 use crate::certs::config_for;
 use crate::certs::material::{Material, Reading, issue};
 
-/// Where recreate requests are reviewed.
+/// Path of the reviews of recreate requests.
 const PATH: &str = "/mutate-containerrecreaterequest";
 
 struct Server {
@@ -29,7 +29,7 @@ fn now() -> DateTime<Utc> {
     pitstop_kit::clock::wall()
 }
 
-/// What follows on this content of the Secret.
+/// The next content of the Secret.
 fn renewed(before: &Material) -> Material {
     issue(now(), &config_for("webhook", "ns").names, &Reading::new(before)).unwrap()
 }
@@ -42,7 +42,7 @@ fn pair(material: &Material) -> Option<Arc<CertifiedKey>> {
     Reading::new(material).pair
 }
 
-/// A server that denies everything with the name of the object.
+/// A server that denies every review with the name of the object.
 async fn start(pair: Option<Arc<CertifiedKey>>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -158,13 +158,13 @@ async fn wrong_requests_are_refused_with_a_reason() {
         assert!(body.contains(reason), "{body}");
         assert_eq!(head.contains("allow: POST"), code == "405", "{head}");
     }
-    // What a refusal repeats of a body is short.
+    // A refusal repeats only a short part of the body.
     let wordy = review("a").replace("CREATE", &"x".repeat(100_000));
     let mut stream = connect(server.address, &connector).await.unwrap();
     let (head, body) = ask(&mut stream, &post(&wordy)).await;
     assert!(head.starts_with("HTTP/1.1 400") && body.contains("unknown variant"), "{head}");
     assert!(body.len() <= 1025, "{}", body.len());
-    // A body that does not say how long it is.
+    // A body without an announced length.
     let mut stream = connect(server.address, &connector).await.unwrap();
     let chunked =
         format!("{long}transfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n", oversize, "x".repeat(oversize));
@@ -208,7 +208,7 @@ async fn no_call_fails_while_certificates_change() {
         })
     };
     let callers = [caller(false), caller(false), caller(true)];
-    // As the keeper does it: the new CA is trusted beside the old one, then its certificate is served.
+    // As the keeper does it: publish the new CA beside the old one, then serve its certificate.
     for _ in 0..5 {
         material = renewed(&material);
         trust.send_replace(bundle(&material));
@@ -235,7 +235,7 @@ async fn a_shutdown_lets_calls_end_and_sends_clients_away() {
     server.trigger.start();
     let (head, _) = call.await.unwrap();
     assert!(head.starts_with("HTTP/1.1 200") && head.contains("connection: close"), "{head}");
-    // Still taken, for those who have not heard yet.
+    // Still accepted, for clients that do not know yet.
     let mut late = connect(server.address, &connector).await.unwrap();
     let (head, _) = ask(&mut late, &post(&review("late"))).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

@@ -1,4 +1,4 @@
-//! On a paused clock: what waits a minute takes none.
+//! On a paused clock: a wait of a minute takes no time.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn now() -> DateTime<Utc> {
     pitstop_kit::clock::wall()
 }
 
-/// A Secret's content that was made so many days ago.
+/// The content of a Secret that was issued `days_ago` days ago.
 fn made(days_ago: i64) -> Material {
     issue(now() - TimeDelta::days(days_ago), &config().names, &Reading::default()).unwrap()
 }
@@ -63,13 +63,13 @@ impl Running {
         self.pair.borrow().clone()
     }
 
-    /// Whether an API server that trusts what is published accepts what is served.
+    /// Whether an API server that trusts the published bundle accepts the served certificate.
     fn works(&self) -> bool {
         let published = Reading::new(&Material { ca_crt: published(&self.api), ..Material::default() });
         self.served().is_some_and(|pair| published.accepts(&pair, &config().names, now()))
     }
 
-    /// Whether the stored certificate is served, works, and is not the one of `old`.
+    /// Whether the stored certificate is served, works, and differs from that of `old`.
     fn serves_another(&self, old: &Material) -> bool {
         let stored = stored(&self.api);
         let served = self.served().map(|pair| pair.cert.clone());
@@ -92,7 +92,7 @@ fn with_webhooks() -> FakeApi {
     api
 }
 
-/// What both webhooks trust.
+/// The CA bundle of both webhooks.
 fn published(api: &FakeApi) -> Vec<u8> {
     let configuration = api.get("webhooks").unwrap();
     let bundles = [0, 1].map(|n| configuration["webhooks"][n]["clientConfig"]["caBundle"].clone());
@@ -101,7 +101,7 @@ fn published(api: &FakeApi) -> Vec<u8> {
     STANDARD.decode(bundles[0].as_str().unwrap_or_default()).unwrap()
 }
 
-/// Somebody writes what the webhooks are to trust.
+/// Another client writes the CA bundle of the webhooks.
 fn publish(api: &FakeApi, bundle: &[u8]) {
     let mut configuration = api.get("webhooks").unwrap();
     for n in [0, 1] {
@@ -116,7 +116,7 @@ fn stored(api: &FakeApi) -> Material {
     Material { ca_crt: read("ca.crt"), tls_crt: read("tls.crt"), tls_key: read("tls.key") }
 }
 
-/// Somebody writes the Secret.
+/// Another client writes the Secret.
 fn store(api: &FakeApi, material: &Material) {
     let data = json!({
         "ca.crt": STANDARD.encode(&material.ca_crt),
@@ -141,7 +141,7 @@ async fn eventually(what: impl Fn() -> bool) {
     panic!("never happened");
 }
 
-/// A leader that serves, and what it made.
+/// A leader that serves, and the material that it made.
 async fn settled() -> (Running, Material) {
     let running = start(&with_webhooks(), true);
     eventually(|| running.works()).await;
@@ -159,7 +159,7 @@ async fn the_leader_makes_everything_and_the_others_serve_it() {
     eventually(|| follower.works() && leader.works()).await;
     assert!(follower.readiness.is_ready() && leader.readiness.is_ready());
     assert_eq!(published(&api), stored(&api).ca_crt);
-    // Then there is silence.
+    // After that it writes nothing.
     tokio::time::sleep(Duration::from_hours(100)).await;
     assert_eq!(writes(&api), [(Method::POST, "secrets"), (Method::PATCH, "webhooks")]);
     let end = (now() + TimeDelta::days(90)).timestamp();
@@ -167,8 +167,7 @@ async fn the_leader_makes_everything_and_the_others_serve_it() {
     assert_eq!(leader.metrics.failures.get(), 0);
 }
 
-/// What cannot be watched for: between the renewal and its publication both replicas go on with the old certificate,
-/// and the old CA stays trusted.
+/// Between the renewal and its publication, both replicas serve the old certificate, and the old CA stays trusted.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_cuts_nobody_off() {
     let api = with_webhooks();
@@ -200,7 +199,7 @@ async fn a_renewal_cuts_nobody_off() {
     assert_eq!(keys, ["ca.crt", "tls.crt", "tls.key"], "no key of any CA stays");
 }
 
-/// Its leader died between both writes, say: a replica that is ready takes calls from those that still work.
+/// For example, the leader died between the two writes. A ready replica would take calls from replicas that still work.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_starts_serves_nothing_that_is_not_trusted_yet() {
     let api = with_webhooks();
@@ -231,22 +230,22 @@ async fn a_certificate_that_is_good_for_long_is_left_alone() {
 async fn what_people_damage_is_repaired() {
     let (running, made) = settled().await;
     let api = &running.api;
-    // Somebody applies the manifest anew.
+    // A user applies the manifest again.
     publish(api, b"");
     eventually(|| running.works()).await;
     assert_eq!(stored(api).tls_crt, made.tls_crt, "what is served was right all the time");
-    // Somebody has it trust another CA.
+    // A user publishes another CA.
     publish(api, &self::made(0).ca_crt);
     eventually(|| running.works()).await;
     assert_eq!(stored(api).tls_crt, made.tls_crt);
-    // Somebody empties the certificate. The old one is served meanwhile, and trusted.
+    // A user empties the certificate. Meanwhile the old one is served, and trusted.
     store(api, &Material { tls_crt: Vec::new(), ..made.clone() });
     eventually(|| {
         assert!(running.works());
         running.serves_another(&made)
     })
     .await;
-    // Somebody deletes the Secret.
+    // A user deletes the Secret.
     let made = stored(api);
     api.delete("secrets");
     eventually(|| running.serves_another(&made)).await;

@@ -20,9 +20,9 @@ pub struct State {
     version: u64,
     objects: BTreeMap<&'static str, Value>,
     watchers: Vec<(&'static str, UnboundedSender<String>)>,
-    /// Method and plural of every write that was taken.
+    /// Method and plural of every accepted write.
     pub writes: Vec<(Method, &'static str)>,
-    /// Writes that were refused, since they were made for something else than there is.
+    /// Number of writes refused because their precondition failed.
     pub conflicts: usize,
 }
 
@@ -76,7 +76,7 @@ impl FakeApi {
                 for (key, value) in body["data"].as_object().into_iter().flatten() {
                     stored["data"][key] = value.clone();
                 }
-                // What a merge patch says is null is removed (RFC 7396).
+                // A merge patch removes members that are null (RFC 7396).
                 if let Some(data) = stored["data"].as_object_mut() {
                     data.retain(|_, value| !value.is_null());
                 }
@@ -126,7 +126,7 @@ impl State {
 }
 
 fn event(kind: &str, object: &Value) -> String {
-    // The order that the real server writes.
+    // The real server writes the members in this order.
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 

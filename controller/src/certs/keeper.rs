@@ -1,9 +1,9 @@
-//! What is done about the certificate: made, published, taken into use.
+//! Makes the certificate, publishes its CA, and takes it into use.
 //!
-//! There is one road, for the first start, the renewal and the repair of damage alike: [`next`] names the one next
-//! [`Step`]. A certificate is made together with a CA of its own; the CAs before it stay in the bundle, so what is served
-//! is trusted all the time. Replicas take a new certificate into use [`SETTLE`] after its CA was published, unless the
-//! one that they serve is worth nothing. No state is kept but the Secret: a process that ends leaves nothing half done.
+//! The first start, a renewal and the repair of damage work the same way: [`next`] returns the next [`Step`]. Each
+//! certificate has its own CA. Earlier CAs stay in the bundle, so the served certificate is trusted all the time.
+//! Replicas serve a new certificate [`SETTLE`] after its CA was published, or at once if their current certificate does
+//! not work. The Secret is the only state, so a process that ends leaves nothing half done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use super::Certs;
 use super::material::{self, Reading};
 use super::stored::{self, SecretView, WebhookView};
 
-/// A certificate with fewer days left is renewed.
+/// Days before its end at which a certificate is renewed.
 const RENEW_DAYS: i64 = 30;
-/// Age of a publication from which every API server is taken to know it.
+/// Age of a publication from which every API server is assumed to know it.
 pub(super) const SETTLE: Duration = Duration::from_mins(1);
-/// Shortest time between two rounds of writes, also when somebody else undoes each.
+/// Shortest time between two rounds of writes, also if another client undoes each.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Time from a write that failed to the next.
+/// Time from a failed write to the next.
 const RETRY: Duration = Duration::from_secs(5);
-/// Longest time until the next look: certificates age, and the wall clock may be set.
+/// Longest time between two checks: certificates age, and the wall clock may be set.
 const CHECK: Duration = Duration::from_hours(12);
 
-/// How good the stored certificate is.
+/// State of the stored certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stored {
-    /// Nobody who trusts the stored bundle accepts it, or there is none.
+    /// Absent, or not accepted by a client that trusts the stored bundle.
     Broken,
     /// To be renewed.
     Due,
@@ -45,11 +45,11 @@ enum Stored {
 /// How the `caBundle` in the webhook's configuration compares with the stored bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Published {
-    /// There is no configuration, so nobody verifies anything.
+    /// The configuration is absent, so no API server verifies anything.
     Absent,
     /// It differs.
     Other,
-    /// It is the same, since that time as far as this process has seen.
+    /// It is the same; this process has seen that since then.
     Same(Instant),
 }
 
@@ -75,14 +75,14 @@ impl Step {
 fn next(stored: Stored, published: Published) -> Option<Step> {
     match (stored, published) {
         (Stored::Broken, _) => Some(Step::Renew),
-        // Before a renewal: what is stored is right to trust.
+        // Before a renewal: the stored bundle is right to trust.
         (_, Published::Other) => Some(Step::Publish),
         (Stored::Due, _) => Some(Step::Renew),
         (Stored::Good, _) => None,
     }
 }
 
-/// Holds what was seen, and acts on it.
+/// Keeps what the watches showed, and acts on it.
 pub(super) struct Keeper {
     certs: Certs,
     pair: signal::Sender<Option<Arc<CertifiedKey>>>,
@@ -90,9 +90,9 @@ pub(super) struct Keeper {
     secret: Option<(Option<SecretView>, Reading)>,
     /// The webhook's configuration, empty if it is absent; `None` until the first list.
     webhook: Option<WebhookView>,
-    /// Since when the published bundle has been seen to be the stored one.
+    /// Since when the published bundle equals the stored one; `None` while it differs.
     same: Option<Instant>,
-    /// When the leader may write.
+    /// Earliest time of the next write.
     next_write: Instant,
 }
 
@@ -101,12 +101,12 @@ impl Keeper {
         Self { certs, pair, secret: None, webhook: None, same: None, next_write: Instant::now() }
     }
 
-    /// The watch of the Secret tells something.
+    /// Takes an event of the Secret's watch.
     pub(super) fn watched_secret(&mut self, watch: Watch<SecretView>) {
         self.see_secret(watch.shown());
     }
 
-    /// The watch of the webhook's configuration tells something.
+    /// Takes an event of the configuration's watch.
     pub(super) fn watched_webhook(&mut self, watch: Watch<WebhookView>) {
         self.see_webhook(watch.shown());
     }
@@ -122,7 +122,7 @@ impl Keeper {
         self.compare();
     }
 
-    /// Notes since when the published bundle is the stored one.
+    /// Updates since when the published bundle equals the stored one.
     fn compare(&mut self) {
         let (Some((_, reading)), Some(webhook)) = (&self.secret, &self.webhook) else { return };
         let same = webhook.publishes(&reading.bundle_pem());
@@ -138,7 +138,7 @@ impl Keeper {
         })
     }
 
-    /// The leader's next step; `None` also before all is known.
+    /// The leader's next step; `None` also before both objects are known.
     fn next(&self, now: DateTime<Utc>) -> Option<Step> {
         let ((_, reading), published) = (self.secret.as_ref()?, self.published()?);
         let works = |at| {
@@ -154,10 +154,10 @@ impl Keeper {
         next(stored, published)
     }
 
-    /// Does what is due. Returns when to look again by itself.
+    /// Serves and writes what is due. Returns the time until the next check.
     pub(super) async fn act(&mut self, leads: bool) -> Duration {
         let now = clock::wall();
-        // What is stored and trusted works until it is replaced.
+        // A stored and trusted certificate works until it is replaced.
         self.serve(now);
         if leads && Instant::now() >= self.next_write {
             // A renewal is published at once.
@@ -167,7 +167,7 @@ impl Keeper {
                 self.next_write = Instant::now() + if result.is_ok() { PAUSE } else { RETRY };
                 match result {
                     Ok(()) => info!(step = step.name(), "webhook certificate: done"),
-                    // Another replica, or a person, was first: the watch brings what they wrote.
+                    // Another replica or a user was first: the watch delivers what they wrote.
                     Err(Failure::Api(kube::Error::Api(status))) if status.code == 409 => {
                         info!(step = step.name(), "webhook certificate: changed meanwhile");
                         break;
@@ -204,7 +204,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes the stored certificate into use if it is time to. Returns when to look again by itself.
+    /// Serves the stored certificate if it is due. Returns the time until the next check.
     fn serve(&self, now: DateTime<Utc>) -> Duration {
         let Some((_, reading)) = &self.secret else { return CHECK };
         let Some(new) = &reading.pair else { return CHECK };
@@ -212,13 +212,13 @@ impl Keeper {
         if current.as_ref().is_some_and(|current| current.cert == new.cert) {
             return CHECK;
         }
-        // One that does not work is given up at once.
+        // A certificate that does not work is replaced at once.
         if current.as_ref().is_none_or(|current| reading.accepts(current, &self.certs.config.names, now)) {
             let settle = if current.is_some() { SETTLE } else { Duration::ZERO };
             let settled = match self.published() {
                 Some(Published::Absent) => Duration::ZERO,
                 Some(Published::Same(since)) => (since + settle).saturating_duration_since(Instant::now()),
-                // The publication wakes us.
+                // The publication wakes the keeper.
                 Some(Published::Other) | None => CHECK,
             };
             if !settled.is_zero() {

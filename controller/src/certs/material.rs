@@ -1,4 +1,4 @@
-//! What the Secret holds: CAs, and the webhook's certificate with its key. How it is made, and whether it works.
+//! The Secret's content: CAs, and the webhook's certificate with its key. Makes it, and checks whether it works.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::time::ASN1Time;
 
-/// Days that a certificate and its CA live.
+/// Lifetime of a certificate and its CA, in days.
 const LIFE_DAYS: i64 = 90;
-/// How far certificates are dated back, so that a client whose clock is late accepts them at once. In minutes.
+/// How far certificates are dated back, in minutes, so that a client whose clock is late accepts them at once.
 const BACKDATE_MINUTES: i64 = 60;
 /// Most CAs that stay in the bundle beside a new one.
 const MAX_KEPT: usize = 2;
 
-/// The Secret's content, all as PEM; empty where there is nothing.
+/// The Secret's content as PEM; a missing part is empty.
 #[derive(Clone, Default)]
 pub struct Material {
-    /// The CA of the certificate, and those before it.
+    /// The CA of the certificate, and earlier CAs.
     pub ca_crt: Vec<u8>,
     /// The certificate.
     pub tls_crt: Vec<u8>,
@@ -45,9 +45,9 @@ impl fmt::Debug for Material {
     }
 }
 
-/// Makes a CA and a certificate of it for these DNS names. The newest CAs of `before` stay trusted.
+/// Makes a CA, and a certificate that it signs for these DNS names. The newest CAs of `before` stay trusted.
 ///
-/// The CA's key signs this one certificate and is kept nowhere.
+/// The CA's key signs only this certificate, and is not stored.
 pub fn issue(now: DateTime<Utc>, names: &[String], before: &Reading) -> Result<Material, rcgen::Error> {
     // Each CA has a name of its own, so that a client with two of them tries the right one.
     let name = format!("pitstop webhook CA {}", now.to_rfc3339_opts(SecondsFormat::Secs, true));
@@ -75,14 +75,14 @@ fn params(now: DateTime<Utc>, name: &str, names: Vec<String>) -> Result<Certific
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, name);
-    // rcgen's dates are those of a third time crate; this is the one place that meets it.
+    // rcgen uses a third time crate; only this code meets it.
     let epoch = date_time_ymd(1970, 1, 1);
     params.not_before = epoch + since_epoch(now - TimeDelta::minutes(BACKDATE_MINUTES));
     params.not_after = epoch + since_epoch(now + TimeDelta::days(LIFE_DAYS));
     Ok(params)
 }
 
-/// Whole seconds; certificates are never dated before 1970.
+/// Whole seconds since 1970; certificates are never dated earlier.
 fn since_epoch(time: DateTime<Utc>) -> Duration {
     Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0))
 }
@@ -92,16 +92,16 @@ fn to_pem<'a>(certificates: impl IntoIterator<Item = &'a CertificateDer<'static>
     pem::encode_many_config(&pems, EncodeConfig::new().set_line_ending(LineEnding::LF))
 }
 
-/// What of the Secret's content can be read.
+/// The readable part of the Secret's content.
 #[derive(Default)]
 pub struct Reading {
     bundle: Vec<CertificateDer<'static>>,
-    /// The certificate with its key, when both are there and fit.
+    /// The certificate with its key; `None` if either is missing, or they do not fit.
     pub pair: Option<Arc<CertifiedKey>>,
 }
 
 impl Reading {
-    /// Reads the bytes; what cannot be read counts as absent.
+    /// Reads the bytes. Unreadable parts count as absent.
     pub fn new(material: &Material) -> Self {
         let certificates = |pem| CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
         let mut bundle: Vec<CertificateDer<'static>> = Vec::new();
@@ -117,12 +117,12 @@ impl Reading {
         Self { bundle, pair: pair.map(Arc::new) }
     }
 
-    /// The bundle as PEM, without anything that could not be read: what is published.
+    /// The readable part of the bundle as PEM, for publication.
     pub fn bundle_pem(&self) -> String {
         to_pem(&self.bundle)
     }
 
-    /// Whether a client that trusts the bundle accepts a server with this pair, by all of these names.
+    /// Whether a client that trusts the bundle accepts a server with this pair, under all of these names.
     pub fn accepts(&self, pair: &CertifiedKey, names: &[String], at: DateTime<Utc>) -> bool {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(self.cas(at).cloned());
@@ -137,7 +137,7 @@ impl Reading {
         })
     }
 
-    /// The CAs of the bundle that are in date, the newest first if we wrote them.
+    /// The CAs of the bundle that are valid at this time, the newest first if pitstop wrote them.
     fn cas(&self, at: DateTime<Utc>) -> impl Iterator<Item = &CertificateDer<'static>> {
         let at = ASN1Time::from_timestamp(at.timestamp()).ok();
         let in_date = move |ca: &X509Certificate<'_>| at.is_some_and(|at| ca.validity().is_valid_at(at));

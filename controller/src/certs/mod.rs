@@ -1,7 +1,7 @@
-//! The webhook's certificate: made, stored, published and renewed by the leader, served by every replica.
+//! The webhook's certificate. The leader makes, stores, publishes and renews it; every replica serves it.
 //!
-//! One Secret is the only state. Two watches of one object each tell when it or the webhook's configuration changes,
-//! and twice a day the leader looks by itself. Nothing polls.
+//! One Secret is the only state. Two watches of one object each show changes of it and of the webhook's configuration.
+//! Twice a day, the leader also checks without an event. Nothing polls.
 
 mod keeper;
 pub mod material;
@@ -26,15 +26,15 @@ use tokio::time::sleep;
 use keeper::Keeper;
 use stored::{SecretView, WebhookView};
 
-/// What is made.
+/// Properties of the certificate.
 pub struct Config {
     /// DNS names that the certificate must hold.
     pub names: Vec<String>,
 }
 
-/// What the certificate is for and where it is kept.
+/// Purpose, storage and reporting of the certificate.
 pub struct Certs {
-    /// Client.
+    /// Kubernetes client.
     pub client: Client,
     /// The own namespace, of the Secret and of the webhook's Service.
     pub namespace: String,
@@ -42,23 +42,23 @@ pub struct Certs {
     pub secret: String,
     /// Name of the `MutatingWebhookConfiguration`: `pitstop`.
     pub webhook_configuration: String,
-    /// What is made; see [`config_for`].
+    /// Properties of the certificate; see [`config_for`].
     pub config: Config,
-    /// Holds from when a certificate can be served.
+    /// Holds once a certificate can be served.
     pub loaded: Condition,
-    /// Where the watches are counted.
+    /// Counters of the watches.
     pub watch_metrics: WatchMetrics,
     /// The certificates' own metrics.
     pub metrics: CertMetrics,
 }
 
-/// A certificate for the Service.
+/// Properties of a certificate for the Service.
 pub fn config_for(service: &str, namespace: &str) -> Config {
     let names = ["svc", "svc.cluster.local"].map(|end| format!("{service}.{namespace}.{end}"));
     Config { names: names.into() }
 }
 
-/// What is counted of the certificates.
+/// Metrics of the certificates.
 #[derive(Clone, Debug, Default)]
 pub struct CertMetrics {
     not_after: Gauge,
@@ -66,7 +66,7 @@ pub struct CertMetrics {
 }
 
 impl CertMetrics {
-    /// Registers them all.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let own = Self::default();
         registry.register(
@@ -83,7 +83,7 @@ impl CertMetrics {
     }
 }
 
-/// What the watches tell.
+/// Events of the watches.
 enum Event {
     Secret(Watch<SecretView>),
     Webhook(Watch<WebhookView>),
@@ -91,8 +91,8 @@ enum Event {
 
 /// Keeps the certificate until the shutdown starts.
 ///
-/// Every replica sends what it serves into `pair`; only the one that leads writes. The first certificate is made by
-/// whoever leads first.
+/// Every replica sends the certificate that it serves into `pair`. Only the leader writes. The first leader makes the
+/// first certificate.
 pub async fn run(
     certs: Certs,
     pair: signal::Sender<Option<Arc<CertifiedKey>>>,
@@ -124,9 +124,9 @@ pub async fn run(
     }
 }
 
-/// Both watches; ends with the receiver.
+/// Runs both watches until the receiver is dropped.
 fn watches(certs: &Certs, tx: &mpsc::Sender<Event>) -> impl Future<Output = ()> + use<> {
-    // Ready is who has a certificate; that both watches are synced follows from it.
+    // Not part of `/readyz`: a replica with a certificate has both watches synced.
     let internal = Readiness::new();
     let source = |name, object: &str| Source {
         name,

@@ -1,4 +1,4 @@
-//! The Secret that all replicas share, and the `caBundle` of the webhook's configuration: as seen, and as written.
+//! Reads and writes the Secret that all replicas share, and the `caBundle` of the webhook's configuration.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::material::Material;
 /// Field manager of the writes.
 const FIELD_MANAGER: &str = "pitstop-controller";
 
-/// The key of a CA: a Secret of a pitstop that kept it is rid of it with the next write.
+/// Where another version of pitstop kept a CA's key. The next write removes it.
 const CA_KEY: &str = "ca.key";
 
 /// The Secret as it was last seen.
@@ -26,7 +26,7 @@ pub struct SecretView {
 }
 
 impl SecretView {
-    /// From the object; its own copy is not kept.
+    /// Reads the object, and does not keep it.
     pub fn new(secret: Secret) -> Self {
         let mut data = secret.data.unwrap_or_default();
         let mut take = |key| data.remove(key).map(|bytes| bytes.0).unwrap_or_default();
@@ -36,7 +36,7 @@ impl SecretView {
     }
 }
 
-/// Writes the Secret, provided that it is still as `seen`, or still absent.
+/// Writes the Secret if it is still as `seen`, or still absent.
 pub async fn write(
     client: &Client,
     namespace: &str,
@@ -48,7 +48,7 @@ pub async fn write(
     let data = [("ca.crt", new.ca_crt), ("tls.crt", new.tls_crt), ("tls.key", new.tls_key)];
     let data = data.map(|(key, bytes)| (key.to_owned(), ByteString(bytes)));
     let written = if let Some(seen) = seen {
-        // A merge keeps the labels of whoever made it; the version in it makes the server refuse a stale one.
+        // A merge patch keeps the labels of the Secret's creator. The API server refuses it if its version is stale.
         let metadata = json!({"resourceVersion": seen.version});
         let mut data: BTreeMap<_, _> = data.map(|(key, bytes)| (key, Some(bytes))).into();
         data.insert(CA_KEY.to_owned(), None);
@@ -68,12 +68,12 @@ pub async fn write(
 pub struct WebhookView {
     /// Its version, the precondition of the next write.
     version: Option<String>,
-    /// Each of its webhooks, with the `caBundle`.
+    /// Name and `caBundle` of each webhook.
     webhooks: Vec<(String, Vec<u8>)>,
 }
 
 impl WebhookView {
-    /// From the object; its own copy is not kept.
+    /// Reads the object, and does not keep it.
     pub fn new(configuration: MutatingWebhookConfiguration) -> Self {
         let webhooks = configuration.webhooks.unwrap_or_default().into_iter();
         let bundle = |bundle: Option<ByteString>| bundle.map(|bytes| bytes.0).unwrap_or_default();
@@ -85,7 +85,7 @@ impl WebhookView {
         }
     }
 
-    /// Whether there is no webhook in it.
+    /// Whether it has no webhook.
     pub fn is_empty(&self) -> bool {
         self.webhooks.is_empty()
     }
@@ -96,7 +96,7 @@ impl WebhookView {
     }
 }
 
-/// Writes the bundle into every webhook of the configuration, provided that it is still as `seen`.
+/// Writes the bundle into every webhook of the configuration, if that is still as `seen`.
 pub async fn publish(
     client: &Client,
     name: &str,

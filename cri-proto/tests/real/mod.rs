@@ -1,5 +1,5 @@
-//! A real containerd as a target of the simulator's scripts. Its calls are raw: the crate's client hides what the
-//! runtime says of a stop of nothing.
+//! A real containerd as a target of the simulator's scripts. Its calls are raw: the crate's client hides the runtime's
+//! answer to a stop of nothing.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -25,14 +25,14 @@ use crate::support::pods::{
 };
 use crate::support::{APP_IMAGE, Containerd};
 
-/// No call of a script takes longer.
+/// Longest time of a script's call.
 const LIMIT: Duration = Duration::from_mins(5);
 
 pub(crate) struct Real<'a> {
     containerd: &'a Containerd,
     tokio: Handle,
     calls: Grpc<Channel>,
-    /// What sandboxes were made of; `CreateContainer` wants to be told.
+    /// Configurations of the sandboxes; `CreateContainer` needs them.
     configs: Vec<PodSandboxConfig>,
     began: Instant,
 }
@@ -100,7 +100,7 @@ impl Target for Real<'_> {
         std::thread::sleep(Duration::from_millis(ms));
     }
 
-    /// A signal before the traps are set would find none.
+    /// A signal before the script has set its traps would find none.
     fn settle(&mut self, id: &str) {
         let cmd = ["cat", "/proc/1/task/1/children"].map(str::to_owned).to_vec();
         let request = v1::ExecSyncRequest { container_id: id.to_owned(), cmd, timeout: 30 };
@@ -143,7 +143,7 @@ enum Request {
     Plain(Call),
 }
 
-/// What most requests consist of.
+/// The form of most requests.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Named {
     #[prost(string, tag = "1")]

@@ -6,12 +6,13 @@
 //!                                └── shims and containers, also after containerd was killed
 //! ```
 //!
-//! With `PITSTOP_TEST_CGROUPS=systemd`, runc has systemd make the cgroups. systemd knows processes by the machine's IDs, so the box
-//! has no PID namespace then. Its processes end with the machine. `cargo xtask platforms cgroup2+systemd` sets it.
+//! With `PITSTOP_TEST_CGROUPS=systemd`, runc has systemd make the cgroups. systemd knows processes by the machine's
+//! IDs, so the box has no PID namespace then. Its processes end with the machine. `cargo xtask platforms
+//! cgroup2+systemd` sets it.
 //!
-//! The box ends with `unshare`, and that one with the test's thread, however it ends: the kernel then kills
-//! every process in it and drops its mounts. What is left are cgroups and the folder, removed by `Drop`.
-//! The network is the machine's; nothing listens there but containerd's stream server on a loopback port.
+//! The box ends with `unshare`, which ends with the test's thread, however that ends. The kernel then kills every
+//! process in the box and drops its mounts. `Drop` removes the cgroups and the folder. The network is the machine's;
+//! only containerd's stream server listens there, on a loopback port.
 
 use std::{
     env, fs,
@@ -30,7 +31,7 @@ use super::{
     images::{self, APP_IMAGE, BUSYBOX, PAUSE_IMAGE},
 };
 
-/// How to get what the tests need.
+/// How to install what the tests need.
 const CURE: &str = "apt-get install -y containerd runc busybox-static util-linux";
 
 /// Process 1 of the box. $1 is its folder. containerd runs while the file `on` is there.
@@ -42,7 +43,7 @@ while :; do
   if [ -e "$1/on" ]; then containerd --config "$1/config.toml" >>"$1/log" 2>&1; else sleep 0.02; fi
 done"#;
 
-/// Whether systemd is to make the cgroups of containers.
+/// Whether systemd makes the cgroups of containers.
 pub(crate) fn through_systemd() -> bool {
     match env::var("PITSTOP_TEST_CGROUPS").as_deref() {
         Ok("systemd") => true,
@@ -63,7 +64,7 @@ pub(crate) struct Containerd {
 }
 
 impl Containerd {
-    /// A box whose containerd runs and has the images; nothing where that is impossible (with a word why).
+    /// A box whose containerd runs and has the images; if that is impossible, prints why and returns `None`.
     ///
     /// # Panics
     /// In CI (`CI=true`), where the tests may not be skipped.
@@ -119,7 +120,7 @@ impl Containerd {
         format!("/{}/pod{pod_uid}", self.cgroup)
     }
 
-    /// A file of a cgroup v1, for example `("memory", "/a/b", "memory.limit_in_bytes")`; nothing on a machine with
+    /// A file of a cgroup v1, for example `("memory", "/a/b", "memory.limit_in_bytes")`; `None` on a machine with
     /// cgroup v2.
     pub(crate) fn cgroup_file(hierarchy: &str, cgroup: &str, file: &str) -> Option<String> {
         let path = format!("/sys/fs/cgroup/{hierarchy}{cgroup}/{file}");
@@ -182,7 +183,7 @@ impl Drop for Containerd {
         }
         let _ = self.unshare.kill();
         let _ = self.unshare.wait();
-        // The kernel ends the box's processes in its own time; until then their groups are busy.
+        // The kernel ends the box's processes in its own time; until then their cgroups are busy.
         for _ in 0..100 {
             if remove_cgroups(&self.cgroup) {
                 break;
@@ -210,7 +211,7 @@ fn missing() -> Option<String> {
     PROGRAMS.into_iter().find(|name| !found(name)).map(|name| format!("{name}: {CURE}"))
 }
 
-/// containerd's configuration. Where it differs from the default, the reason stands beside it.
+/// containerd's configuration, with a reason beside each difference from the default.
 fn config(folder: &Path) -> String {
     let folder = folder.display();
     let systemd = through_systemd();
@@ -259,7 +260,7 @@ fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Removes the group in every hierarchy; says whether none is left.
+/// Removes the group in every hierarchy; returns whether none is left.
 fn remove_cgroups(name: &str) -> bool {
     let root = Path::new("/sys/fs/cgroup");
     // cgroup v2 has the group at the root, v1 in a folder for each hierarchy.

@@ -10,7 +10,7 @@ pub(crate) const APP_IMAGE: &str = "pitstop.test/busybox:1";
 /// What containerd runs to hold a Pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "pitstop.test/pause:1";
 
-/// Where Debian's package busybox-static puts it.
+/// Path of busybox in Debian's package busybox-static.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
 
 /// The pause program: ends at SIGTERM, waits otherwise.

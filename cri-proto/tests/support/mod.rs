@@ -19,12 +19,12 @@ pub(crate) use registry::Registry;
 
 use std::{future::Future, time::Duration};
 
-/// Asks again every 50 ms until the answer is something, for at most ten seconds.
+/// Asks every 50 ms until the answer is not `None`, for at most ten seconds.
 pub(crate) async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
 {
-    // As for a cluster: an emulated machine takes longer.
+    // As in the cluster tests: an emulated machine takes longer.
     let patience = std::env::var("PITSTOP_CLUSTER_PATIENCE").map_or(1, |factor| factor.parse().unwrap());
     for _ in 0..200 * patience {
         if let Some(answer) = ask().await {

@@ -19,24 +19,24 @@ use super::{APP_IMAGE, Containerd};
 pub(crate) struct Pod {
     calls: Grpc<Channel>,
     config: PodSandboxConfig,
-    /// Its sandbox.
+    /// ID of its sandbox.
     pub(crate) id: SandboxId,
 }
 
-/// What a container is made of.
+/// Settings of a new container.
 #[derive(Clone, Default)]
 pub(crate) struct NewContainer<'a> {
     /// Name of the container in its Pod.
     pub(crate) name: &'a str,
-    /// What its shell runs.
+    /// The script that its shell runs.
     pub(crate) script: &'a str,
-    /// Beside the kubelet's restart count.
+    /// Annotations beside the kubelet's restart count.
     pub(crate) annotations: BTreeMap<String, String>,
     /// Limits at the start.
     pub(crate) resources: v1::LinuxContainerResources,
-    /// How many of that name there were before.
+    /// Number of earlier containers of that name.
     pub(crate) attempt: u32,
-    /// Another image than the tests' own.
+    /// Image; `None` for the tests' own.
     pub(crate) image: Option<&'a str>,
 }
 
@@ -125,7 +125,7 @@ where
     try_call(calls, name, request).await.unwrap_or_else(|status| panic!("{name}: {status}"))
 }
 
-/// One call, with what the runtime says when it fails.
+/// One call; the error is the runtime's status.
 pub(crate) async fn try_call<Q, A>(calls: &mut Grpc<Channel>, name: &str, request: Q) -> Result<A, Status>
 where
     Q: prost::Message + Send + Sync + 'static,

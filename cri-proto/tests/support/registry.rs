@@ -1,5 +1,5 @@
-//! An image registry with one image, for pulls: `HOST:PORT/good:1`. It knows how to read requests of containerd
-//! and nothing more. Every name that begins with `private` is refused, every other one is not found.
+//! An image registry with one image, for pulls: `HOST:PORT/good:1`. It reads only requests of containerd. It refuses
+//! every name that begins with `private`, and finds no other name.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The first byte of a client that speaks TLS.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// What a path is answered with: media type and content.
+/// The answer of each path: media type and content.
 type Pages = BTreeMap<String, (&'static str, Vec<u8>)>;
 
 /// A running registry on the loopback interface. It ends when dropped.
@@ -36,7 +36,7 @@ pub(crate) struct Registry {
 impl Registry {
     pub(crate) fn start() -> Self {
         let layer = layer().unwrap();
-        // Unlike the images that are imported, so that it is an image of its own.
+        // Differs from the imported images, so that it is an image of its own.
         let config = config(&layer, r#""Cmd":["/bin/cat"]"#);
         let digest_of = |data: &[u8]| format!("sha256:{}", sha256(data));
         let (config_digest, layer_digest) = (digest_of(config.as_bytes()), digest_of(&layer));
@@ -64,7 +64,7 @@ impl Registry {
                 if stop.load(Ordering::Relaxed) {
                     return;
                 }
-                // Whether containerd still wants the answer is its own affair.
+                // An error means that containerd no longer wants the answer.
                 let _ = answer(&stream, &pages);
             }
         });
@@ -92,7 +92,7 @@ impl Drop for Registry {
 fn answer(mut stream: &TcpStream, pages: &Pages) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     if reader.fill_buf()?.first() == Some(&TLS_HANDSHAKE) {
-        // As web servers do: containerd 2 takes this for the word that the registry speaks HTTP, and asks again.
+        // As web servers do: containerd 2 then knows that the registry speaks HTTP, and asks again.
         return write!(stream, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     }
     let mut lines = reader.lines();

@@ -1,4 +1,4 @@
-//! What goes into the daemon's core and what comes out of it.
+//! Events, which the daemon's core takes, and actions, which it returns.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pitstop_api::nodework::{Answer, Held, NodeWorkStatus, Observed, Order, Runti
 use crate::hook::Hook;
 use crate::resize::{Present, Write};
 
-/// The node's `NodeWork`, reduced to what decisions need.
+/// The fields of the node's `NodeWork` that decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
     /// `metadata.uid`.
@@ -21,9 +21,9 @@ pub struct Book {
     pub generation: Option<i64>,
     /// `spec.orders`; not trusted.
     pub orders: Vec<Order>,
-    /// `spec.closed`: IDs of orders of which nothing may begin any more.
+    /// `spec.closed`: IDs of orders of which the daemon begins nothing new.
     pub closed: Vec<String>,
-    /// `status`, as this daemon or the one before it wrote it.
+    /// `status`, as this or an earlier daemon wrote it.
     pub status: NodeWorkStatus,
 }
 
@@ -43,34 +43,34 @@ impl Book {
     }
 }
 
-/// Something happened.
+/// An input of the core.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The book changed.
     Book(Watch<Book>),
-    /// A runtime was found, or found again: its name and version.
+    /// A runtime answers, for the first time or again: name and version.
     Runtime(RuntimeInfo),
-    /// The runtime told about an order's container; absent when it knows none of that ID.
+    /// The runtime's answer about an order's container; `None` if it does not know the ID.
     Inspected(String, Result<Option<Facts>, CallFailure>),
-    /// The hook of an order's container ended, or its time was over; what went wrong, for people. By then the
-    /// executor has recorded it, so that no other process runs it again.
+    /// The hook of an order's container ended or timed out; the error is for people. The executor has already recorded
+    /// this, so no other process runs the hook again.
     HookDone(String, Result<(), String>),
-    /// The stop of an order's container returned.
+    /// The call to stop an order's container returned.
     Stopped(String, Result<(), CallFailure>),
-    /// The cgroups of an order's container and of its Pod were read, or cannot be. What may pass is the runtime's
-    /// trouble; that the container is gone, or its cgroup, is none that passes.
+    /// The cgroups of an order's container and its Pod, or why they cannot be read. Only a failure of the runtime may
+    /// be worth a retry; a missing container or cgroup is final.
     CgroupsRead(String, Result<Box<Observed>, CallFailure>),
-    /// What an order is to change was looked at, or cannot be; as with [`Event::CgroupsRead`].
+    /// The cgroups that an order is to change, or why they cannot be read, as in [`Event::CgroupsRead`].
     ResourcesRead(String, Result<Box<Present>, CallFailure>),
-    /// The writes of an order were made, or one failed, and those after it were not made.
+    /// The writes of an order succeeded, or one failed and the later ones were skipped.
     Resized(String, Result<(), CallFailure>),
-    /// The runtime told of an order's container and image, or could not.
+    /// The runtime's answer about an order's container and image, or why there is none.
     ImageSeen(String, Result<Box<Look>, CallFailure>),
     /// The pull of an image ended.
     Pulled(String, Result<(), PullFailure>),
-    /// A Pod, by its UID, has what it had, or something failed.
+    /// The original resources of a Pod (by UID) are restored, or not.
     WrittenBack(String, Result<(), CallFailure>),
-    /// The write of the status came back.
+    /// The outcome of the status write.
     StatusWritten(Outcome),
     /// Time passed.
     Tick,
@@ -84,12 +84,12 @@ pub enum Outcome {
     Written(Book),
     /// Its precondition failed, or the book is gone.
     Conflict,
-    /// It failed, perhaps after it took effect, or was refused; worth another try. (An API server that has just
+    /// It was refused, or failed, perhaps after it took effect. The daemon retries. (An API server that has just
     /// started answers 403 until it has read the roles.)
     Retry,
 }
 
-/// Why a call of the runtime, or a look at its node, failed.
+/// Why a runtime call or another operation on the node failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
     /// Whether the same call may work later.
@@ -98,7 +98,7 @@ pub struct CallFailure {
     pub message: String,
 }
 
-/// A container as the runtime tells it.
+/// A container as the runtime reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Label `io.kubernetes.pod.namespace`.
@@ -109,7 +109,7 @@ pub struct Facts {
     pub pod_uid: String,
     /// Label `io.kubernetes.container.name`.
     pub container: String,
-    /// What it does.
+    /// Its state.
     pub state: ContainerState,
     /// Annotation `io.kubernetes.container.preStopHandler`, raw.
     pub pre_stop: Option<String>,
@@ -119,25 +119,25 @@ pub struct Facts {
     pub grace_seconds: Option<i64>,
 }
 
-/// What the runtime tells of an order's container and of its image.
+/// What the runtime reports about an order's container and image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// The container that the order names; absent when the runtime knows none of that ID.
+    /// The container that the order names; `None` if the runtime does not know its ID.
     pub named: Option<Named>,
-    /// The newest container of the order's Pod and container name, where the runtime does not know the named one any more.
+    /// The newest container of the order's Pod and container name, if the runtime no longer knows the named container.
     pub heir: Option<Named>,
-    /// The image that the order names; absent when the node does not have it.
+    /// The image that the order names; `None` if the node does not have it.
     pub image: Option<Image>,
     /// The newest container of the order's Pod and container name.
     pub newest: Option<Newest>,
-    /// Bytes that are free where the runtime keeps images; absent where nobody asked, or it cannot be seen.
+    /// Free bytes in the runtime's image store; `None` if not asked for, or if they cannot be seen.
     pub free: Option<u64>,
 }
 
 /// A container that an order names, or its heir.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// As for other orders.
+    /// Labels, annotations and state.
     pub facts: Facts,
     /// `image.user_specified_image` of its status: the image as its Pod names it. Empty with runtimes before CRI 1.29.
     pub asked: String,
@@ -148,48 +148,48 @@ pub struct Named {
 /// An image that the node has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// The runtime's ID of it.
+    /// The runtime's image ID.
     pub id: String,
-    /// `repository@digest`, each.
+    /// Digests, as `repository@digest`.
     pub digests: Vec<String>,
     /// Its size in bytes.
     pub bytes: i64,
 }
 
-/// The newest container of a name.
+/// The newest container of a Pod and container name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Newest {
     /// Its ID.
     pub id: ContainerId,
-    /// It runs.
+    /// Whether it runs.
     pub runs: bool,
-    /// It was started.
+    /// Whether it was started.
     pub started: bool,
     /// The runtime's ID of its image.
     pub image_id: String,
-    /// `repository@digest` of its image, each.
+    /// Digests of its image, as `repository@digest`.
     pub digests: Vec<String>,
 }
 
 /// Why a pull failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullFailure {
-    /// The runtime says that there is no such image.
+    /// Whether the runtime says that the image does not exist.
     pub missing: bool,
-    /// Its words, which may be the registry's.
+    /// The runtime's message, which may quote the registry.
     pub message: String,
 }
 
-/// What a container does.
+/// State of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made, not started. A stop would have no effect on it.
+    /// Created, not started. A stop has no effect.
     Created,
     /// It runs.
     Running,
     /// It has ended.
     Exited,
-    /// The runtime does not know; a stop is worth a try.
+    /// Unknown to the runtime; the daemon still tries a stop.
     #[default]
     Unknown,
 }
@@ -206,7 +206,7 @@ impl ContainerState {
     }
 }
 
-/// Something to do.
+/// A task for the executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Ask the runtime about an order's container.
@@ -216,7 +216,7 @@ pub enum Action {
         /// The container.
         container_id: ContainerId,
     },
-    /// Run the hook of an order's container, record that it ended, and tell.
+    /// Run the hook of an order's container, record its end, and report it.
     RunHook {
         /// The order.
         order_id: String,
@@ -224,7 +224,7 @@ pub enum Action {
         container_id: ContainerId,
         /// What to run.
         hook: Hook,
-        /// Seconds until it is given up; above 0.
+        /// Time limit in seconds; above 0.
         limit_seconds: i64,
     },
     /// Stop an order's container.
@@ -242,23 +242,23 @@ pub enum Action {
         order_id: String,
         /// The container.
         container_id: ContainerId,
-        /// The Pod that it belongs to, by which the Pod's cgroup is known.
+        /// UID of the container's Pod, which names the Pod's cgroup.
         pod_uid: String,
     },
-    /// Look at what an order is to change: the cgroups of its container and of its Pod.
+    /// Read the cgroups that an order is to change: its container's and its Pod's.
     ReadResources {
         /// The order.
         order_id: String,
         /// The container.
         container_id: ContainerId,
-        /// The Pod that it belongs to, by which the Pod's cgroup is known.
+        /// UID of the container's Pod, which names the Pod's cgroup.
         pod_uid: String,
-        /// The container runs, so that its cgroup must be there. Else only the Pod's counts, and that may be gone.
+        /// If true, the container's cgroup must exist. If false, only the Pod's counts, and may be missing.
         runs: bool,
-        /// Where the Pod's cgroup was once, in case the runtime knows the container no more. Checked before it is used.
+        /// Recorded path of the Pod's cgroup, for a container that the runtime no longer knows. Checked before use.
         held: Option<String>,
     },
-    /// Write into the cgroups of an order's container and of its Pod, one after the other, until one fails.
+    /// Make the writes to the cgroups of an order's container and Pod in sequence, until one fails.
     Resize {
         /// The order.
         order_id: String,
@@ -266,12 +266,12 @@ pub enum Action {
         container_id: ContainerId,
         /// The Pod that it belongs to.
         pod_uid: String,
-        /// Where the Pod's cgroup is, below the root of a hierarchy.
+        /// Path of the Pod's cgroup below the root of a hierarchy.
         cgroup: String,
         /// What to write; never empty.
         writes: Vec<Write>,
     },
-    /// Ask the runtime about an order's container, its image, and what runs of that name in its Pod.
+    /// Ask the runtime about an order's container and image, and the newest container of that name in the Pod.
     LookAtImage {
         /// The order.
         order_id: String,
@@ -283,30 +283,30 @@ pub enum Action {
         container: String,
         /// The image.
         image: String,
-        /// Ask also how much is free where the runtime keeps images.
+        /// Whether to ask for the free bytes in the image store.
         room: bool,
     },
-    /// Have the runtime pull an image, without credentials. Of each image there is one pull at a time.
+    /// Have the runtime pull an image, without credentials. Each image has one pull at a time.
     Pull {
-        /// The order that it begins for.
+        /// The order that starts it.
         order_id: String,
         /// The image.
         image: String,
         /// How long it may take.
         limit: Duration,
     },
-    /// Give a pull up: no order waits for it any more.
+    /// Cancel a pull that no order waits for any more.
     CancelPull {
         /// The image.
         image: String,
     },
-    /// Give a Pod, and those of its containers that still run, what they had: [`give_back`](crate::resize::give_back)
-    /// says how.
+    /// Restore the original resources of a Pod and of its running containers; see
+    /// [`give_back`](crate::resize::give_back).
     WriteBack {
-        /// What they had. It was stored in the book, so its path is checked before it is used.
+        /// The original resources. They come from the book, so the path is checked before use.
         held: Box<Held>,
     },
-    /// Replace the status of the book, if it is still that version.
+    /// Replace the status of the book, if its version is unchanged.
     WriteStatus {
         /// The version that the status was computed from.
         resource_version: String,

@@ -1,7 +1,6 @@
-//! Where the cgroups of a container and of its Pod are, and what their files say. Pure: the caller reads the files.
+//! Paths of the cgroups of a container and its Pod, and parsing of their files. Pure: the caller reads the files.
 //!
-//! Neither the runtime nor a file is trusted to be as expected: whatever they say, no place is above the folder of
-//! cgroups, and none is another Pod's.
+//! Neither the runtime nor a file is trusted: no path leads out of the folder of cgroups or to another Pod.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +10,12 @@ use pitstop_api::nodework::Cgroup;
 use pitstop_api::text::quoted;
 use serde::Deserialize;
 
-/// Longest path that is taken, in bytes: `PATH_MAX` of Linux.
+/// Longest accepted path, in bytes: `PATH_MAX` of Linux.
 const MAX_PATH: usize = 4096;
 /// Longest name in a path, in bytes: `NAME_MAX` of Linux.
 const MAX_NAME: usize = 255;
-/// From here on `memory.limit_in_bytes` means none: the kernel holds the most that whole pages can, whatever their
-/// size (`PAGE_COUNTER_MAX`), up to 64 KiB.
+/// From this value on, `memory.limit_in_bytes` means no limit. The kernel stores the most that whole pages can hold
+/// (`PAGE_COUNTER_MAX`); a page has at most 64 KiB.
 const UNLIMITED: i64 = i64::MAX & !0xFFFF;
 
 /// Two cgroups, as paths below the root of a hierarchy; without `/` at either end.
@@ -24,13 +23,12 @@ const UNLIMITED: i64 = i64::MAX & !0xFFFF;
 pub struct Place {
     /// The Pod's.
     pub pod: String,
-    /// The container's, which is directly in it.
+    /// The container's, directly in the Pod's.
     pub container: String,
 }
 
-/// `linux.cgroupsPath` in what a runtime tells under `info` in a verbose `ContainerStatus`. containerd and CRI-O alike
-/// keep the OCI configuration there as `runtimeSpec`. The error is a sentence without anything of the configuration,
-/// which may hold secrets.
+/// Returns `linux.cgroupsPath` from the `info` of a verbose `ContainerStatus`. containerd and CRI-O both keep the OCI
+/// configuration there as `runtimeSpec`. The error quotes nothing of the configuration, which may hold secrets.
 pub fn path_in(info: &str) -> Result<String, String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -56,9 +54,9 @@ pub fn path_in(info: &str) -> Result<String, String> {
     Ok(info.runtime_spec.linux.cgroups_path)
 }
 
-/// Where the cgroup is that a runtime names: a path, or with the systemd driver `<slice>:<prefix>:<name>`, which stands
-/// for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID and lie in a cgroup named after the
-/// Pod's UID, as the kubelet makes it: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
+/// Resolves the cgroup that a runtime names: a path or, with the systemd driver, `<slice>:<prefix>:<name>`, which
+/// stands for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID. The cgroup above must be
+/// named after the Pod's UID, as by the kubelet: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
 pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> Result<Place, String> {
     let refuse =
         |why: &str| format!("the runtime's cgroupsPath {} {why}", quoted(&truncate(cgroups_path, 256)));
@@ -88,7 +86,7 @@ pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> R
     Ok(Place { container: format!("{pod}/{container}"), pod })
 }
 
-/// Whether a path, such as a book keeps, can be that of a Pod's cgroup, by the same rules as [`place`].
+/// Whether a path, such as one in a book, can be that of a Pod's cgroup, by the rules of [`place`].
 pub fn is_place(pod_cgroup: &str, pod_uid: &str) -> bool {
     let own = pod_cgroup.rsplit('/').next().is_some_and(|name| is_of_pod(name, pod_uid));
     own && pod_cgroup.len() <= MAX_PATH && pod_cgroup.split('/').all(is_name)
@@ -126,7 +124,7 @@ fn is_name(name: &str) -> bool {
 /// Which files a cgroup has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A hierarchy for each controller; also where a v2 hierarchy without controllers is beside them.
+    /// One hierarchy per controller. A v2 hierarchy without controllers may exist beside them.
     V1,
     /// One hierarchy for all.
     V2,
@@ -179,8 +177,8 @@ pub fn read(
     }
 }
 
-/// Bytes of page cache that the kernel can drop, of a cgroup and those below it, in the text of `memory.stat`. What has
-/// yet to be written to disk it cannot: rather than wait for that it kills.
+/// Bytes of page cache that the kernel can drop, of a cgroup and those below it, from the text of `memory.stat`. Pages
+/// not yet written to disk do not count: the kernel kills rather than wait for that.
 pub fn inactive_file(version: Version, text: &str) -> Result<i64, String> {
     let (name, unwritten) = match version {
         Version::V1 => ("total_inactive_file", ["total_dirty", "total_writeback"]),

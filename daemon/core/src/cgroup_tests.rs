@@ -181,7 +181,7 @@ fn files_of_both_versions_are_understood() {
     assert_eq!(read(Version::V2, files(&free)), Ok(Cgroup { cpu_quota: None, memory_limit: None, ..v2 }));
 }
 
-/// Taken for "no limit", it would be proof of something that nobody has seen.
+/// Read as "no limit", such a file would be false proof.
 #[test]
 fn a_file_that_is_missing_or_odd_is_no_limit_of_none() {
     for (version, all) in [(Version::V1, V1.as_slice()), (Version::V2, V2.as_slice())] {
@@ -191,7 +191,7 @@ fn a_file_that_is_missing_or_odd_is_no_limit_of_none() {
             for odd in ["", "x", "1 2 3", "-5 -5", "99999999999999999999", "max max", "1\n2"] {
                 let mut all = all.to_vec();
                 all.iter_mut().find(|(n, _)| n == name).unwrap().1 = odd;
-                // Events are lines of any names.
+                // These files may have lines of any names.
                 if !matches!(*name, "memory.events" | "memory.oom_control") {
                     let told = read(version, files(&all)).unwrap_err();
                     assert!(told.starts_with(*name) && told.contains("is not understood"), "{told}");
@@ -203,7 +203,7 @@ fn a_file_that_is_missing_or_odd_is_no_limit_of_none() {
     assert!(read(Version::V2, files(&odd)).unwrap_err().starts_with("memory.events holds \"many\""));
 }
 
-/// Parts that paths may be made of, good and bad.
+/// Paths built from valid and invalid parts.
 fn any_path() -> impl Strategy<Value = String> {
     let parts =
         ["/", "..", ".", "-", ":", ".slice", ".scope", "a", "kubepods", "pod", UID, ID, "\0", "\\", "é"];
@@ -253,7 +253,7 @@ fn page_cache_that_is_not_written_to_disk_yet_cannot_be_dropped() {
         (Version::V1, "inactive_file 1\ntotal_inactive_file 100\ntotal_dirty 30\ntotal_writeback 20\n"),
     ] {
         assert_eq!(inactive_file(version, text), Ok(50));
-        // It may be in use otherwise.
+        // Unwritten pages may also be active ones.
         assert_eq!(inactive_file(version, &text.replace(" 30", " 90")), Ok(0));
         assert_eq!(inactive_file(version, &text.replace("dirty", "other")), Ok(80));
         assert!(inactive_file(version, &text.replace(" 30", " x")).unwrap_err().contains("memory.stat"));

@@ -1,17 +1,17 @@
 //! The preStop hook of a container, as the kubelet leaves it in the runtime.
 //!
 //! The kubelet writes the handler and the container's ports as JSON annotations on every container
-//! (`pkg/kubelet/kuberuntime/labels.go`), so that it can run the hook when the Pod is gone from the API; that is
-//! also where pitstop reads it. Nothing else ever says what to run. What each handler means is read from
-//! `pkg/kubelet/lifecycle/handlers.go`, `pkg/probe/http/request.go` and `pkg/probe/util.go` of Kubernetes 1.36.
+//! (`pkg/kubelet/kuberuntime/labels.go`). So it can run the hook when the Pod is gone from the API. pitstop reads them
+//! too, and runs nothing else. What each handler means is read from `pkg/kubelet/lifecycle/handlers.go`,
+//! `pkg/probe/http/request.go` and `pkg/probe/util.go` of Kubernetes 1.36.
 
 use pitstop_api::text::quoted;
 use serde::Deserialize;
 
-/// Longest annotation that is read, in bytes: what Linux takes for one argument of a program.
+/// Longest annotation that is read, in bytes: the limit of Linux for one program argument.
 pub const MAX_ANNOTATION: usize = 128 * 1024;
 
-/// Port of a request whose handler names none. The API server requires one; kubelets before 1.26 used this.
+/// Port of a request if the handler names none. The API server requires one; kubelets before 1.26 used this.
 const DEFAULT_PORT: u16 = 80;
 
 /// What to do before a container is stopped.
@@ -22,14 +22,14 @@ pub enum Hook {
         /// Program and arguments, no shell.
         command: Vec<String>,
     },
-    /// Send a GET request; any answer will do, whatever its status.
+    /// Send a GET request; any answer is a success, whatever its status.
     HttpGet(HttpGet),
     /// Wait.
     Sleep {
-        /// For how long, at most for the grace.
+        /// How many seconds, at most the grace period.
         seconds: u64,
     },
-    /// It cannot be run: the hook fails, and the stop goes ahead.
+    /// A hook that cannot run: it fails, and the stop goes ahead.
     Unsupported {
         /// For people.
         why: String,
@@ -51,11 +51,11 @@ impl Hook {
 /// A GET request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpGet {
-    /// Over TLS; the server's certificate is not verified.
+    /// Whether to use TLS; the server's certificate is not verified.
     pub https: bool,
     /// Name or address; absent: the Pod's own address.
     pub host: Option<String>,
-    /// Port, looked up by its name where it has one.
+    /// Port number; a port name is already resolved.
     pub port: u16,
     /// Path and query, as the Pod writes them.
     pub path: String,
@@ -123,7 +123,7 @@ fn read(handler: &str, ports: Option<&str>) -> Result<Hook, String> {
     if handler.len() > MAX_ANNOTATION {
         return Err(format!("the handler is longer than {MAX_ANNOTATION} bytes"));
     }
-    // The parser's own words would quote the handler.
+    // The parser's message would quote the handler.
     let handler: Handler =
         serde_json::from_str(handler).map_err(|_| "the handler is not one of Kubernetes'".to_owned())?;
     match handler {
@@ -133,10 +133,10 @@ fn read(handler: &str, ports: Option<&str>) -> Result<Hook, String> {
         },
         Handler { http_get: Some(action), .. } => http_get(action, ports).map(Hook::HttpGet),
         Handler { sleep: Some(sleep), .. } => {
-            // Go's timer fires at once for less than nothing.
+            // Go's timer fires at once for a negative duration.
             Ok(Hook::Sleep { seconds: u64::try_from(sleep.seconds.unwrap_or(0)).unwrap_or(0) })
         }
-        // The API takes it for the sake of old objects; the kubelet calls it an invalid handler.
+        // The API accepts it for old objects; the kubelet calls it an invalid handler.
         Handler { tcp_socket: Some(_), .. } => Err("tcpSocket is not supported for preStop hooks".to_owned()),
         Handler { .. } => Err("the handler names none of exec, httpGet and sleep".to_owned()),
     }
@@ -159,7 +159,7 @@ fn http_get(action: HttpGetAction, ports: Option<&str>) -> Result<HttpGet, Strin
     })
 }
 
-/// By number, or by the name of one of the container's ports, or a number as text.
+/// Resolves a number, the name of a container port, or a number as text.
 fn port(port: Option<IntOrString>, ports: Option<&str>) -> Result<u16, String> {
     let number = match port {
         None => return Ok(DEFAULT_PORT),

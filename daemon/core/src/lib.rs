@@ -1,7 +1,7 @@
-//! What one node's daemon decides, as pure functions.
+//! The decisions of one node's daemon, as pure functions.
 //!
-//! [`Daemon`] owns what is known of the node's order book and of the containers that it names. Every event
-//! changes it and gives back [`Action`]s as data. There is no clock, no I/O and no randomness here.
+//! [`Daemon`] owns the known state of the node's order book and of the containers that it names. Every event changes
+//! that state and returns [`Action`]s as data. No clock, no I/O and no randomness.
 
 pub mod action;
 pub mod cgroup;
@@ -22,8 +22,8 @@ pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};
 pub use hook::{Hook, HttpGet};
 pub use search::{Search, SocketId};
 
-/// Seconds of grace when neither the order nor the runtime's annotation names any; Kubernetes' own default.
+/// Grace period in seconds if neither the order nor the runtime's annotation names one; the default of Kubernetes.
 pub const DEFAULT_GRACE_SECONDS: i64 = 30;
 
-/// Least seconds between the stop signal and the kill, also for a grace of 0; the kubelet's own minimum.
+/// Least seconds between the stop signal and the kill, also for a grace period of 0; the kubelet's own minimum.
 pub const MIN_GRACE_SECONDS: i64 = 2;

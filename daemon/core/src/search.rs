@@ -1,8 +1,8 @@
-//! Which socket is the container runtime's.
+//! Which socket belongs to the container runtime.
 //!
-//! A runtime that has answered stays the daemon's: while its socket is there, and for [`PATIENCE`] after it vanished or
-//! fell silent, no other one is asked. Another runtime of the same node knows nothing of the kubelet's containers, so
-//! while the right one starts anew it would say of every container that it is gone.
+//! The daemon keeps to a runtime that has answered. While its socket is there, and for [`PATIENCE`] after it vanished
+//! or fell silent, the daemon asks no other. Another runtime on the node knows nothing of the kubelet's containers.
+//! While the right one restarts, it would report every container as missing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::Mono;
 
-/// Where container runtimes listen, below the root of the node's files. The most particular come first: who has one of
-/// them runs it for Kubernetes, while the usual containerd comes with Docker, too.
+/// Where container runtimes listen, below the root of the node's files. The most specific come first: a node that has
+/// one runs it for Kubernetes, while the usual containerd comes with Docker, too.
 ///
 /// Sources: k3s and RKE2 `pkg/agent/config/config.go` of k3s (`/run/k3s` for both); k0s `docs/runtime.md`; `MicroK8s`
 /// `microk8s-resources/default-args/containerd`; cri-dockerd `packaging/systemd/cri-docker.socket`; CRI-O
@@ -27,19 +27,19 @@ pub const SOCKETS: [&str; 6] = [
 
 /// How long a runtime that has answered may be away before others are asked.
 pub const PATIENCE: Duration = Duration::from_mins(1);
-/// Time between looks at the socket while all is well.
+/// Time between looks at the socket while the runtime answers.
 const LOOK: Duration = Duration::from_secs(10);
-/// Most time between looks while no runtime answers.
+/// Longest time between looks while no runtime answers.
 const LOST_LOOK: Duration = Duration::from_secs(10);
 
-/// One socket file: a runtime that starts anew makes another one.
+/// One socket file: a restarted runtime creates another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketId {
     /// `st_dev`.
     pub device: u64,
     /// `st_ino`.
     pub inode: u64,
-    /// `st_ctime`, since file systems give inodes out again.
+    /// `st_ctime`, since file systems reuse inodes.
     pub changed: i64,
 }
 
@@ -51,14 +51,14 @@ pub struct Search {
     home: Option<usize>,
     /// Its socket; absent while it does not answer.
     socket: Option<SocketId>,
-    /// It must be asked again though its socket is the same.
+    /// Whether to ask it again although its socket is the same.
     doubted: bool,
     lost_since: Option<Mono>,
     backoff: Backoff,
 }
 
 impl Search {
-    /// Nothing found yet. `explicit` is the only candidate, where it is given; else [`SOCKETS`] below `root`.
+    /// A search without a result. The only candidate is `explicit`, if given; otherwise [`SOCKETS`] below `root`.
     pub fn new(root: &Path, explicit: Option<PathBuf>) -> Self {
         let candidates = match explicit {
             Some(path) => vec![path],
@@ -79,7 +79,7 @@ impl Search {
         &self.candidates
     }
 
-    /// Whether a runtime is there, as far as is known.
+    /// Whether a runtime is known to answer.
     pub fn found(&self) -> bool {
         self.socket.is_some()
     }
@@ -89,8 +89,8 @@ impl Search {
         self.doubted = true;
     }
 
-    /// Which candidates to ask now, in this order, until one answers. `seen` has an entry for each candidate: the
-    /// socket that is there. Nothing to ask and [`found`](Self::found) means that all is as it was.
+    /// Which candidates to ask now, in this sequence, until one answers. `seen`: the present socket of each candidate.
+    /// An empty list with [`found`](Self::found) means that nothing has changed.
     pub fn look(&mut self, now: Mono, seen: &[Option<SocketId>]) -> Vec<(usize, SocketId)> {
         let at = |i: usize| seen.get(i).copied().flatten().map(|socket| (i, socket));
         let home = self.home.and_then(at);
@@ -107,7 +107,7 @@ impl Search {
         home.into_iter().chain(others).collect()
     }
 
-    /// What came of a look that asked, or that found nothing to ask: the candidate that answered.
+    /// Takes the result of a look: the candidate that answered, if any.
     pub fn answered(&mut self, now: Mono, answered: Option<(usize, SocketId)>) {
         if let Some((home, socket)) = answered {
             self.home = Some(home);
@@ -120,7 +120,7 @@ impl Search {
         }
     }
 
-    /// How long to wait for the next look, unless there is doubt before.
+    /// How long to wait for the next look, unless a call fails before.
     pub fn wait(&self, now: Mono) -> Duration {
         if self.found() {
             return LOOK;
@@ -141,7 +141,7 @@ mod tests {
         SocketId { inode, ..SocketId::default() }
     }
 
-    /// What is seen where only these sockets are.
+    /// A node with only these sockets.
     fn seen(sockets: &[(usize, u64)]) -> Vec<Option<SocketId>> {
         let mut seen = vec![None; SOCKETS.len()];
         for (at, inode) in sockets {
@@ -154,7 +154,7 @@ mod tests {
         Search::new(Path::new("/"), None)
     }
 
-    /// Found at that place.
+    /// A search that found this socket.
     fn found(at: usize, inode: u64) -> Search {
         let mut search = search();
         assert_eq!(search.look(Mono(0), &seen(&[(at, inode)])), [(at, socket(inode))]);
@@ -233,7 +233,7 @@ mod tests {
         search.answered(Mono(1_000), None);
         assert!(!search.found());
         assert_eq!(search.wait(Mono(1_000)), Duration::from_millis(500));
-        // Its file is still there; it is asked again until it answers.
+        // The socket is still there: the search asks until the runtime answers.
         assert_eq!(search.look(Mono(1_500), &seen(&[(CONTAINERD, 1)])), [(CONTAINERD, socket(1))]);
         search.answered(Mono(1_500), Some((CONTAINERD, socket(1))));
         assert_eq!(search.look(Mono(2_000), &seen(&[(CONTAINERD, 1)])), []);

@@ -48,7 +48,7 @@ fn facts(n: u8, pod: &str, state: ContainerState) -> Facts {
     }
 }
 
-/// A daemon, its book as the API server has it, and what it was last asked to do.
+/// A daemon, its book as the API server has it, and its pending actions.
 struct Node {
     daemon: Daemon,
     book: Book,
@@ -207,7 +207,7 @@ fn an_ambiguous_write_is_acted_on_only_once_it_is_seen() {
     node.quiet();
     node.change(|b| b.status = *status);
     node.quiet();
-    // That it was stored says nothing of now.
+    // That the write was stored proves nothing about the present.
     node.now += 10_000;
     node.send(Event::Tick);
     node.stored();
@@ -246,7 +246,7 @@ fn orders_of_one_pod_follow_one_another_and_of_two_go_side_by_side() {
     let mut node = Node::new(vec![order(1, "web", None), order(2, "web", None), order(3, "db", None)]);
     node.inspect(1, running(1, "web"));
     node.inspect(3, running(3, "db"));
-    // The first write may go before the second inspection is in.
+    // The first write may start before the second answer of the runtime.
     node.stored();
     if node.todo.iter().any(|a| matches!(a, Action::WriteStatus { .. })) {
         node.stored();
@@ -386,7 +386,7 @@ fn a_stop_without_effect_is_retried_until_the_order_is_withdrawn() {
         node.send(Event::Tick);
         node.inspect(1, running(1, "web"));
         if n != 3 && matches!(node.todo[..], [Action::WriteStatus { .. }]) {
-            // Each stop rests on a book that was proved a short while ago.
+            // Each stop needs a recent write that proves the book.
             let before = node.book.status.clone();
             assert_eq!(node.stored(), before);
             proofs += 1;

@@ -1,7 +1,7 @@
-//! Whether an order may be carried out, going by what the runtime says of its container.
+//! Whether an order may be carried out, judged by the runtime's answer about its container.
 //!
-//! Orders are not trusted: whoever can write a `NodeWork` must not reach a container that it does not name in
-//! full and by all its labels.
+//! Orders are not trusted: a writer of a `NodeWork` reaches only containers that it names in full and by all their
+//! labels.
 
 use pitstop_api::MAX_SECONDS;
 use pitstop_api::condition::truncate;
@@ -18,27 +18,27 @@ use crate::resize::forgets;
 /// What to do about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Stop it.
+    /// Stop the container.
     Stop {
         /// Seconds for the hook and from the stop signal to the kill, together.
         grace_seconds: i64,
-        /// What to run first.
+        /// Hook to run first.
         hook: Option<Hook>,
     },
     /// Read its cgroups.
     Read,
-    /// Change its resources and its Pod's; only the Pod's where it does not run.
+    /// Change its resources and its Pod's; only the Pod's if it does not run.
     Resize {
-        /// It runs.
+        /// Whether it runs.
         runs: bool,
     },
-    /// It is neither running nor ended, or runs while its Pod is said to be gone: ask again.
+    /// It is neither running nor ended, or runs although the order says that its Pod is gone: ask again.
     Wait,
-    /// Never.
+    /// Refuse the order: reason and message.
     Refuse(AnswerReason, String),
 }
 
-/// The container that a well-formed order names; else what is wrong with the order itself.
+/// The container ID of a well-formed order; the error says what is wrong with the order.
 pub(crate) fn well_formed(order: &Order) -> Result<ContainerId, String> {
     let id = &order.container.id;
     let wrong = |_| format!("container.id must be 64 hex digits, not {}", quoted(&truncate(id, 80)));
@@ -49,7 +49,7 @@ pub(crate) fn well_formed(order: &Order) -> Result<ContainerId, String> {
     }
 }
 
-/// What is empty would match a container without that label, such as one that is not the kubelet's.
+/// An empty name would match a container without that label, such as one that is not the kubelet's.
 fn unnamed(order: &Order) -> Option<String> {
     let named = [
         ("pod.namespace", &order.pod.namespace),
@@ -98,7 +98,7 @@ fn malformed_resize(resize: &Resize) -> Option<String> {
 
 /// Judges a well-formed order.
 pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) -> Verdict {
-    // What is given back is given back to the Pod though the container has ended.
+    // The Pod gets its resources back even if the container has ended.
     let gives_back = order.action.resize.as_ref().is_some_and(|resize| !resize.hold);
     let Some(facts) = facts else {
         if gives_back {
@@ -116,7 +116,7 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
         }
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
         ContainerState::Created => Verdict::Wait,
-        // Whoever ordered that has not seen the Pod: without its record nothing would come back.
+        // The controller has not seen the Pod yet: without the record, nothing would restore its resources.
         ContainerState::Running if order.action.resize.as_ref().is_some_and(forgets) => Verdict::Wait,
         ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Verdict::Read,
         ContainerState::Running if order.action.resize.is_some() => Verdict::Resize { runs: true },
@@ -124,7 +124,7 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
             // More would overflow in the runtime, which then kills at once.
             let grace_seconds = asked.or(facts.grace_seconds).unwrap_or(default_grace).clamp(0, MAX_SECONDS);
-            // Without any grace the kubelet runs no hook.
+            // With a grace period of 0, the kubelet runs no hook.
             let handler = facts.pre_stop.as_deref().filter(|_| grace_seconds > 0);
             let hook = handler.map(|handler| hook::parse(handler, facts.ports.as_deref()));
             Verdict::Stop { grace_seconds, hook }
@@ -136,7 +136,7 @@ fn refuse(reason: AnswerReason, text: &str) -> Verdict {
     Verdict::Refuse(reason, truncate(text, MAX_MESSAGE))
 }
 
-/// The labels of the container name another Pod or container than the order: which, as a sentence.
+/// Which label names another Pod or container than the order, as a sentence; `None` if all match.
 pub(crate) fn of_another(order: &Order, facts: &Facts) -> Option<String> {
     let labels = [
         ("namespace", &order.pod.namespace, &facts.namespace),

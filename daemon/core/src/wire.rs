@@ -1,4 +1,5 @@
-//! Between the stored [`NodeWork`] and decisions; pure, so that the simulator sends and reads what the program does.
+//! Conversion between the stored [`NodeWork`] and the core. Pure, so that the simulator sends and reads what the
+//! program does.
 
 use kube::Resource as _;
 use kube::core::params::PostParams;
@@ -21,7 +22,7 @@ pub fn book(object: NodeWork) -> Book {
     }
 }
 
-/// The request that replaces the status of a node's book, if it is still that version.
+/// The request that replaces the status of a node's book, if its version is unchanged.
 pub fn write_status(
     node: &str,
     resource_version: String,
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(book.status.boot, Some(Boot { id: "boot".into() }));
     }
 
-    /// Without the version a stale daemon's acknowledgement would be taken.
+    /// Without the version, a stale daemon's acknowledgement would be accepted.
     #[test]
     fn a_write_names_the_version_that_it_rests_on_and_asks_for_no_orders() {
         let status = NodeWorkStatus { boot: Some(Boot { id: "boot".into() }), ..NodeWorkStatus::default() };

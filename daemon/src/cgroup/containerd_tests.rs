@@ -36,7 +36,7 @@ async fn the_runtime_says_where_a_cgroup_is_and_the_kernel_what_it_holds() {
     };
     assert_eq!(container_differs(&wanted, &observed.container), None, "{observed:?}");
     assert!(observed.container.memory_usage > Some(0) && observed.pod.memory_usage > Some(0), "{observed:?}");
-    // No kubelet has set it up.
+    // No kubelet has set up the Pod's cgroup.
     assert_eq!((observed.pod.cpu_quota, observed.pod.memory_limit), (None, None));
 
     let more = v1::LinuxContainerResources { cpu_quota: 70_000, cpu_shares: 512, ..Default::default() };
@@ -45,7 +45,7 @@ async fn the_runtime_says_where_a_cgroup_is_and_the_kernel_what_it_holds() {
     let wanted = Resources { cpu_request: Some(500), cpu_limit: Some(700), ..wanted };
     assert_eq!(container_differs(&wanted, &observed.container), None, "{observed:?}");
 
-    // None of these passes: the core asks whether the container is still there.
+    // No retry helps with these: the core asks whether the container still exists.
     runtime.stop_container(&id, Duration::ZERO).await.unwrap();
     let unknown = ContainerId::parse(&"0".repeat(64)).unwrap();
     for (id, uid, why) in [

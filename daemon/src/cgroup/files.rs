@@ -1,4 +1,4 @@
-//! What a resize reads and writes in the files of cgroups. A file is opened only where it is there: none is ever made.
+//! Reads and writes of cgroup files for a resize. Only existing files are opened: none is ever created.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -14,8 +14,8 @@ use pitstop_kit::describe;
 use super::{Cgroups, MAX_FILE, text};
 
 impl Cgroups {
-    /// What the cgroups of a place hold, and what decides whether that may be changed. `container`: that one must be
-    /// there. The Pod's may be gone only where it need not.
+    /// Values of the cgroups of a place, and what decides whether they may be changed. With `container`, both must
+    /// exist; without, the Pod's may be missing.
     pub fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
         let version = self.version();
         let there = container || self.has(version, &place.pod);
@@ -32,21 +32,22 @@ impl Cgroups {
         })
     }
 
-    /// What one cgroup holds.
+    /// Values of one cgroup.
     pub fn seen(&self, version: Version, group: &str) -> Result<Seen, String> {
         let cgroup = cgroup::read(version, |controller, file| self.file(version, controller, group, file))?;
         let stat = self.file(version, Controller::Memory, group, "memory.stat")?;
         Ok(Seen { cgroup, inactive_file: cgroup::inactive_file(version, &stat)? })
     }
 
-    /// The cgroup is there.
+    /// Whether the cgroup exists.
     pub fn has(&self, version: Version, group: &str) -> bool {
         let exists =
             |controller| self.paths(version, controller, group, ".").iter().any(|path| path.is_dir());
         exists(Controller::Memory) || exists(Controller::Cpu)
     }
 
-    /// The kubelet gives CPUs and memory nodes to containers alone, so one that has not what its Pod has was given some.
+    /// Whether the container has CPUs or memory nodes other than its Pod's: the kubelet assigns them to containers
+    /// only.
     fn pinned(&self, version: Version, place: &Place) -> bool {
         let files = match version {
             Version::V1 => ["cpuset.cpus", "cpuset.mems"],
@@ -54,13 +55,13 @@ impl Cgroups {
         };
         files.into_iter().any(|file| {
             let read = |group: &str| self.file(version, Controller::Cpuset, group, file).ok();
-            // Without such a file nothing can be given.
+            // Without such a file, nothing can be assigned.
             let (container, pod) = (read(&place.container), read(&place.pod));
             container.zip(pod).is_some_and(|(container, pod)| container.trim() != pod.trim())
         })
     }
 
-    /// The cgroup may hold more in memory and swap together than in memory, and the node has swap.
+    /// Whether the cgroup's limits allow swap, and the node has swap.
     fn may_swap(&self, version: Version, group: &str) -> bool {
         let read = |file: &str| self.file(version, Controller::Memory, group, file).ok();
         let allowed = match version {
@@ -71,11 +72,11 @@ impl Cgroups {
             }
             Version::V2 => read("memory.swap.max").is_some_and(|most| most.trim() != "0"),
         };
-        // The first line is a heading. What cannot be read may be anything.
+        // The first line is a heading. An unreadable file counts as swap.
         allowed && text(&self.swaps, MAX_FILE).map_or(true, |text| text.lines().count() > 1)
     }
 
-    /// The runtime can be told how much memory and swap together may be.
+    /// Whether the runtime can limit memory and swap together.
     pub fn counts_swap(&self, pod: &str) -> bool {
         let version = self.version();
         version == Version::V1
@@ -88,8 +89,8 @@ impl Cgroups {
         self.put(controller, group, file, &value).map_err(|(failure, _)| failure)
     }
 
-    /// Makes the kernel reclaim so many bytes of a cgroup, or what it can. On v1 it can only be asked for all that it can.
-    /// Waits meanwhile.
+    /// Makes the kernel reclaim that many bytes of a cgroup, or what it can. On v1 the kernel always reclaims all that
+    /// it can. Waits meanwhile.
     pub fn reclaim(&self, group: &str, bytes: i64) -> Result<(), CallFailure> {
         let (file, value) = match self.version() {
             Version::V1 => ("memory.force_empty", "0".to_owned()),
@@ -101,7 +102,7 @@ impl Cgroups {
             Err(failure) => failure,
         };
         match errno {
-            // Less than that.
+            // The kernel reclaimed less.
             Some(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
             Some(Errno::ENOENT) if self.has(self.version(), group) => {
                 let message = format!("{}: this kernel cannot be made to reclaim memory", failure.message);
@@ -128,7 +129,8 @@ impl Cgroups {
                 Err(error) => {
                     let message =
                         format!("cannot write {} to {}: {}", quoted(value), path.display(), describe(&error));
-                    // Busy: memory that could not be reclaimed. Not found: the Pod may have ended, which shows next.
+                    // Busy: memory that could not be reclaimed. Not found: the Pod may have ended, which the next look
+                    // shows.
                     let passes = [Errno::EBUSY, Errno::EAGAIN, Errno::EINTR, Errno::ENODEV, Errno::ENOMEM];
                     let number = error.raw_os_error().map(Errno::from_raw);
                     let missing = error.kind() == ErrorKind::NotFound;

@@ -10,7 +10,7 @@ use super::*;
 const POD: &str = "kubepods/burstable/pod1";
 const CONTAINER: &str = "kubepods/burstable/pod1/abc";
 
-/// A state of a real v2.
+/// A recorded state of a real v2.
 fn recorded() -> (Recorded, State) {
     let mut recorded = Recorded::new();
     let state = recorded.states.remove("cgroupfs, no limits").unwrap();
@@ -55,7 +55,7 @@ impl Node {
         Self::new(&files, "Filename\tType\tSize\tUsed\tPriority\n/dev/vdb partition 1 0 -2\n")
     }
 
-    /// As a real one was recorded, without limits.
+    /// A recorded real v2, without limits.
     fn v2() -> Self {
         let (recorded, state) = recorded();
         let place = recorded.place(&state);
@@ -199,7 +199,7 @@ fn a_write_that_fails_names_file_and_value_and_makes_no_file() {
         "{failure:?}"
     );
     assert!(!node.path(&file).exists());
-    // Not to be written to.
+    // A folder cannot be written to.
     fs::create_dir(node.path(&file)).unwrap();
     let failure = node.cgroups.write(POD, Setting::Memory(None)).unwrap_err();
     assert!(!failure.retry && failure.message.contains("Is a directory"), "{failure:?}");

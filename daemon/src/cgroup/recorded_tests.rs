@@ -1,4 +1,4 @@
-//! What was read of a real cgroup v2 is read again of the text of its files: `cargo xtask cgroup2 --record` wrote both.
+//! The recorded values of a real cgroup v2 are read again from its files: `cargo xtask cgroup2 --record` wrote both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use super::*;
 
 const MIB: i64 = 1 << 20;
 
-/// What each state is of, under the names of either driver.
+/// Kinds of states; each is recorded for both drivers.
 const STATES: [&str; 4] =
     ["no limits", "limits and page cache", "a CPU of its own, and swap", "killed for want of memory"];
-/// What the container and the Pod of all but the first have.
+/// Resources of container and Pod in all states but the first.
 const PART: Bounds = Bounds { cpu_request: 500, cpu_limit: Some(500), memory_limit: Some(32 * MIB) };
 const WHOLE: Bounds = Bounds { cpu_request: 750, cpu_limit: Some(1000), memory_limit: Some(64 * MIB) };
 
@@ -38,7 +38,7 @@ pub(super) struct State {
     pod_uid: String,
     cgroups_path: String,
     swaps: String,
-    /// Texts by the path below the root of the hierarchy.
+    /// Texts of files, by path below the root of the hierarchy.
     pub(super) files: BTreeMap<String, String>,
     read: Read,
 }
@@ -74,7 +74,7 @@ impl Recorded {
 }
 
 impl State {
-    /// What was read.
+    /// The recorded values.
     pub(super) fn present(&self) -> Present {
         let Read { cgroup, container, pod, pinned, swap } = &self.read;
         let seen = |group: &Group| Some(Seen { cgroup: group.cgroup, inactive_file: group.inactive_file });
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// Each state with the name of its driver, of its kind, and what is read of its files now.
+/// For each state: its driver, its kind, and the values read from its files now.
 fn read_again() -> Vec<(String, String, Present)> {
     let recorded = Recorded::new();
     let one = |(name, state): (&String, &State)| {
@@ -172,7 +172,7 @@ fn what_is_read_is_what_was_given() {
             "a CPU of its own, and swap" => {
                 (limited(50_000, 20, 32 * MIB, 0), limited(100_000, 30, 64 * MIB, 0), true, true)
             }
-            // A runtime whose weights lie on the curve.
+            // A runtime whose weights follow the curve.
             _ => (limited(50_000, 59, 32 * MIB, 1), limited(100_000, 30, 64 * MIB, 1), false, false),
         };
         assert_eq!(found, expected, "{driver}, {kind}");
@@ -204,7 +204,7 @@ fn what_was_given_needs_no_write_and_does_not_differ() {
     }
 }
 
-/// 4 MiB are the process's own, and 8 MiB page cache.
+/// 4 MiB are the process's own, and 8 MiB are page cache.
 #[test]
 fn page_cache_does_not_keep_a_limit_from_shrinking() {
     for (driver, kind, present) in read_again() {

@@ -1,12 +1,12 @@
 //! The GET request of an `httpGet` hook.
 //!
-//! As the kubelet's: HTTP/1.1 without proxies, certificates unverified, plain HTTP where a server that should speak TLS
-//! does not, redirects followed on the same host only, and any answer is a success. Sources, Kubernetes 1.36:
+//! As the kubelet's: HTTP/1.1 without proxies, certificates unverified, plain HTTP if a server that should speak TLS
+//! does not. Redirects are followed on the same host only, and any answer is a success. Sources, Kubernetes 1.36:
 //! `runHTTPHandler` in `pkg/kubelet/lifecycle/handlers.go`, `pkg/probe/http/request.go`, `RedirectChecker` in
 //! `pkg/probe/http/http.go`, and the client made in `pkg/kubelet/kubelet.go`. Nothing that the server says is kept.
 //!
-//! Connections, TLS and HTTP are hyper-util's and hyper-rustls', as in the client to the API server. Here is which
-//! addresses may be asked, what is sent there, and how much of an answer is read.
+//! Connections, TLS and HTTP are hyper-util's and hyper-rustls', as in the client to the API server. This module
+//! decides which addresses may be asked, what is sent, and how much of an answer is read.
 
 use std::error::Error;
 use std::io;
@@ -29,19 +29,19 @@ use pitstop_kit::describe;
 use rustls::InvalidMessage;
 use tokio::net::TcpStream;
 
-/// Answers in a row that say where to ask instead; Go's limit.
+/// Most redirects in a row; Go's limit.
 const MAX_REDIRECTS: usize = 10;
 /// Most of a body that is read, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 /// Most of an answer that is buffered, in bytes: its head, or a piece of its body.
 const MAX_BUFFER: usize = 16 * 1024;
-/// By what servers may know the request. The kubelet's is `kube-lifecycle/<version>`.
+/// User agent of the request. The kubelet's is `kube-lifecycle/<version>`.
 const AGENT: &str = concat!("pitstop-lifecycle/", env!("CARGO_PKG_VERSION"));
 
-/// What to do about addresses of the own machine.
+/// Whether the machine's own addresses may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loopback {
-    /// The kubelet reaches the node by them. The daemon, on a network of its own, would reach nobody but itself.
+    /// The kubelet reaches the node by them. The daemon, on its own network, would reach only itself.
     Refuse,
     /// For tests.
     #[cfg(test)]
@@ -71,7 +71,7 @@ pub(super) async fn get(get: &HttpGet, host: &str, loopback: Loopback) -> Result
     let first = url(scheme, &server, &get.path)?;
     match follow(&client, &first, headers.clone()).await {
         Err(Failure::NotTls) => {
-            // Not in the clear.
+            // Never over plain HTTP.
             headers.remove(AUTHORIZATION);
             let plain = url(Scheme::HTTP, &server, &get.path)?;
             follow(&client, &plain, headers).await
@@ -84,7 +84,7 @@ pub(super) async fn get(get: &HttpGet, host: &str, loopback: Loopback) -> Result
     })
 }
 
-/// A client for one hook: hooks over HTTP are rare, and nothing of it stays in memory or connected.
+/// A client for one hook. Hooks over HTTP are rare, so no memory and no connection is kept.
 fn client(
     loopback: Loopback,
 ) -> Result<Client<impl Connect + Clone + Send + Sync + 'static, Empty<Bytes>>, String> {
@@ -124,7 +124,7 @@ async fn connect(url: Uri, loopback: Loopback) -> Result<TokioIo<TcpStream>, Str
     stream.map(TokioIo::new).map_err(|error| format!("cannot connect to {place}: {}", describe(&error)))
 }
 
-/// Asks, and asks again where the answer says.
+/// Sends the request, and follows redirects.
 async fn follow(
     client: &Client<impl Connect + Clone + Send + Sync + 'static, Empty<Bytes>>,
     first: &Uri,
@@ -151,15 +151,15 @@ async fn follow(
     Err(format!("stopped after {MAX_REDIRECTS} redirects").into())
 }
 
-/// Why there is no answer.
+/// Why a request got no answer.
 fn failure(error: &legacy::Error) -> Failure {
     let first: &(dyn Error + 'static) = error;
     let mut causes = std::iter::successors(Some(first), |&error| match error.downcast_ref::<io::Error>() {
-        // Its `source` is that of the error in it.
+        // Its `source` skips the error inside it.
         Some(error) => error.get_ref().map(|inner| inner as _),
         None => error.source(),
     });
-    // The first byte from the server begins no TLS record. That of `HTTP/1.1 400 Bad Request` does not.
+    // The server's first byte begins no TLS record, as with `HTTP/1.1 400 Bad Request`.
     let not_tls = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
     if causes.any(|cause| cause.downcast_ref() == Some(&not_tls)) {
         return Failure::NotTls;
@@ -170,14 +170,14 @@ fn failure(error: &legacy::Error) -> Failure {
     }
 }
 
-/// Where an answer says to ask instead.
+/// The location of a redirect.
 fn redirect(response: &Response<Incoming>) -> Option<String> {
     let moved = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = response.headers().get(LOCATION).filter(|_| moved)?;
     Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
 }
 
-/// Reads a body to its end, so that the server is not cut short, as far as it is small. How that ends is all the same.
+/// Reads a small body to its end, so that the server is not cut short. Errors do not matter.
 async fn discard(body: Incoming) {
     if body.size_hint().lower() <= MAX_BODY as u64 {
         let mut body = Limited::new(body, MAX_BODY);
@@ -185,7 +185,7 @@ async fn discard(body: Incoming) {
     }
 }
 
-/// What a `Location` names, and whether it names no host of its own.
+/// The URL of a `Location`, and whether that names no host.
 pub fn redirected(from: &Uri, location: &str) -> Result<(Uri, bool), String> {
     let invalid = || "the server redirects to what is no URL".to_owned();
     let location = location.split('#').next().unwrap_or_default();
@@ -220,7 +220,7 @@ pub fn authority(host: &str, port: u16) -> Result<Authority, String> {
     format!("{host}:{port}").parse().map_err(|_| "the host is no host".to_owned())
 }
 
-/// A URL whose path is written as [`path`] does it.
+/// A URL with a path as [`path`] escapes it.
 pub fn url(scheme: Scheme, authority: &Authority, text: &str) -> Result<Uri, String> {
     let url = Uri::builder().scheme(scheme).authority(authority.clone()).path_and_query(path(text)?);
     url.build().map_err(|error| describe(&error))
@@ -235,26 +235,26 @@ pub fn headers(get: &HttpGet) -> Result<HeaderMap, String> {
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
         headers.try_append(name, value).map_err(|_| "there are too many headers".to_owned())?;
     }
-    // There is no body. Go's client sends none of these from the map either.
+    // The request has no body. Go's client does not send these from the map either.
     for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
         headers.remove(name);
     }
     for (name, default) in [(USER_AGENT, AGENT), (ACCEPT, "*/*")] {
         match headers.get(&name) {
             None => drop(headers.insert(name, HeaderValue::from_static(default))),
-            // An empty one asks for none.
+            // An empty value removes the header.
             Some(value) if value.is_empty() => drop(headers.remove(name)),
             Some(_) => {}
         }
     }
-    // Once, and not an empty one.
+    // At most one `Host`, and not empty.
     if let Some(host) = headers.remove(HOST).filter(|host| !host.is_empty()) {
         headers.insert(HOST, host);
     }
     Ok(headers)
 }
 
-/// Path and query of a URL: without the fragment, from the root on, what must not be in it escaped.
+/// Path and query of a URL: without the fragment, from the root on, forbidden bytes escaped.
 pub fn path(text: &str) -> Result<PathAndQuery, String> {
     use std::fmt::Write as _;
 

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::crypto::ring;
 
 use super::*;
 
-/// A server that gives each connection the next of its answers, the last one for ever.
+/// A server that gives each connection its next answer, and repeats the last one.
 struct Server {
     port: u16,
     /// The heads of the requests that came, as text.
@@ -85,7 +85,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, answer: &str, se
         }
         // A TLS greeting has no empty line.
         if head[0] == 0x16 {
-            // What is left unread would make the kernel reset the connection before the answer arrives.
+            // Unread data would make the kernel reset the connection before the answer arrives.
             let _ = stream.read(&mut [0; 4096]).await;
             break;
         }

@@ -16,7 +16,7 @@ use crate::support::{APP_IMAGE, Containerd, NewContainer, Pod, Registry};
 
 const POD_UID: &str = "uid-of-one";
 
-/// As the kubelet makes it: by the ID of the image.
+/// A container as the kubelet creates it: by image ID.
 fn app(image: &str, attempt: u32) -> NewContainer<'_> {
     NewContainer { name: "app", script: "sleep 1000", attempt, image: Some(image), ..Default::default() }
 }
@@ -59,7 +59,7 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     assert_eq!(image.id, registry.image_id);
     assert_eq!(image.digests, [format!("{}@{}", registry.reference("good"), registry.digest)]);
 
-    // The update: the old one ends, and stays known for a while.
+    // The update: the old container ends, and stays known for a while.
     runtime.stop_container(&first, Duration::ZERO).await.unwrap();
     assert!(!see(None).await.newest.unwrap().runs);
     let second = pod.start(app(&image.id, 1)).await;
@@ -67,14 +67,14 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     assert_eq!((&newest.id, &newest.image_id, newest.runs), (&second, &image.id, true));
     assert_eq!(newest.digests, image.digests);
 
-    // Taken from the node by hand: what runs is known all the same.
+    // The image is removed by hand: the running container is still known.
     forget(&containerd, &good);
     let gone = async || see(None).await.image.is_none().then_some(());
     crate::support::eventually("the image to be gone", gone).await;
     let seen = see(None).await;
     assert_eq!((seen.newest.unwrap().image_id, seen.heir), (image.id, None));
 
-    // The kubelet has removed the old one: its heir is told as it would be.
+    // The kubelet has removed the old container: the heir is reported in its place.
     pod.remove(&first).await;
     let seen = see(None).await;
     assert_eq!(seen.named, None);

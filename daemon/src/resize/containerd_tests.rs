@@ -25,7 +25,7 @@ fn resizer() -> Resizer {
     Resizer { cgroups: Cgroups::new(Path::new("/")), systemd: Systemd::new(Path::new("/")) }
 }
 
-/// A container that runs, with little of everything.
+/// A running container with few resources.
 async fn small(pod: &mut Pod) -> ContainerId {
     let resources = v1::LinuxContainerResources {
         cpu_period: 100_000,
@@ -55,7 +55,7 @@ async fn record(runtime: &Runtime, id: &ContainerId, before: &Present) -> Held {
     }
 }
 
-/// Where systemd keeps the cgroups, it writes what it knows again into each file of them.
+/// If systemd manages the cgroups, makes it write its values into their files again.
 fn reload() {
     if through_systemd() {
         assert!(std::process::Command::new("systemctl").arg("daemon-reload").status().unwrap().success());

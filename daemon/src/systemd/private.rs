@@ -1,8 +1,7 @@
-//! One call over systemd's own socket, on which there is nobody else.
+//! One call over systemd's private socket, which has no other peer.
 //!
-//! zbus makes the message and speaks everywhere else, but cannot hold this connection: systemd gives its well-known name as the
-//! sender of its answers (`sd_bus_set_sender` in `src/core/dbus.c`), where zbus (5.19) takes a unique name for granted, and
-//! panics.
+//! zbus builds the message, but cannot hold this connection. systemd gives its well-known name as the sender of its
+//! answers (`sd_bus_set_sender` in `src/core/dbus.c`), where zbus (5.19) expects a unique name, and panics.
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,25 +14,25 @@ use zbus::message::Message;
 use zbus::zvariant::serialized::{Context, Data};
 use zbus::zvariant::{Endian, Value};
 
-/// Bytes of a message at most: systemd answers in a few hundred.
+/// Most bytes of a message; systemd answers in a few hundred.
 const LONGEST: usize = 1 << 20;
-/// Bytes of a line at most, before the first message.
+/// Most bytes of a line before the first message.
 const LINE: usize = 1024;
 /// Bytes of a header that are always there; the last four are the length of its fields.
 const START: usize = 16;
-/// Kinds of messages: an answer, and that there is none.
+/// Kinds of messages: an answer, and an error.
 const RETURN: u8 = 2;
 const ERROR: u8 = 3;
 /// Fields of a header.
 const ERROR_NAME: u8 = 4;
 const REPLY_SERIAL: u8 = 5;
 
-/// Why a call was in vain.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The connection, or what came over it.
+    /// A broken connection, or an invalid message.
     Broken(String),
-    /// The answer: the name of the error, and its words.
+    /// An error as the answer: its name and message.
     Refused { name: String, words: String },
 }
 
@@ -59,7 +58,7 @@ pub(super) async fn call(mut stream: UnixStream, call: &Message) -> Result<(), F
     }
 }
 
-/// Says who we are, which the kernel has told the other end already.
+/// Authenticates as this user, whom the kernel has already named to the other end.
 async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
     // The digits of the user's ID, in hexadecimal.
     let mut said = "\0AUTH EXTERNAL ".to_owned();
@@ -83,7 +82,7 @@ async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The next message, whole.
+/// Reads the next whole message.
 async fn receive(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
     let mut message = vec![0; START];
     stream.read_exact(&mut message).await?;
@@ -105,7 +104,7 @@ async fn receive(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
     Ok(message)
 }
 
-/// What a message says to the call of that serial number; nothing if it is about something else.
+/// The answer in a message to the call with that serial number; `None` if it belongs to another.
 fn answer(message: &[u8], serial: u32) -> Result<Option<Result<(), Failure>>, Failure> {
     type Header<'m> = (u8, u8, u8, u8, u32, u32, Vec<(u8, Value<'m>)>);
     let endian = if message.first() == Some(&b'B') { Endian::Big } else { Endian::Little };
@@ -124,7 +123,7 @@ fn answer(message: &[u8], serial: u32) -> Result<Option<Result<(), Failure>>, Fa
                 Some(Value::Str(name)) => name.to_string(),
                 _ => String::new(),
             };
-            // Its words are the first of what comes with it, if anything does.
+            // The error message is the first value of the body, if any.
             let body = message.get(read.next_multiple_of(8)..).unwrap_or_default();
             let words = Data::new(body, Context::new_dbus(endian, 0)).deserialize::<String>();
             let words = words.map(|(words, _)| words).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Just enough of an API server for one `NodeWork`: watched, and its status written. It speaks TLS, with a certificate
-//! that its kubeconfig names.
+//! A minimal API server for one `NodeWork`: a watch, and status writes. It speaks TLS, with a certificate that its
+//! kubeconfig names.
 
 use std::{
     convert::Infallible,
@@ -29,14 +29,14 @@ use super::process::kubeconfig;
 
 const PATH: &str = "/apis/pitstop.dev/v1alpha1/nodeworks";
 
-/// A server that is gone with the test's runtime.
+/// A server that ends with the test's runtime.
 pub(crate) struct Api {
     store: Arc<Mutex<Store>>,
-    /// Leads to it.
+    /// Path of its kubeconfig.
     pub(crate) kubeconfig: PathBuf,
 }
 
-/// The object, and who watches it.
+/// The object and its watches.
 struct Store {
     book: Value,
     version: u64,
@@ -44,7 +44,7 @@ struct Store {
 }
 
 impl Api {
-    /// Serves a `NodeWork` of that name and spec. Its files are put into a folder.
+    /// Serves a `NodeWork` with that name and spec. Writes its files into a folder.
     pub(crate) async fn start(folder: &Path, name: &str, spec: Value) -> Self {
         let key = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         fs::write(folder.join("ca.pem"), key.cert.pem()).unwrap();
@@ -78,7 +78,7 @@ impl Api {
                 tokio::spawn(async move {
                     let Ok(stream) = tls.accept(stream).await else { return };
                     let answer = service_fn(|request| answer(Arc::clone(&store), request));
-                    // How a connection ends is the client's affair.
+                    // Errors of a connection do not matter.
                     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await;
                 });
             }
@@ -102,7 +102,7 @@ impl Api {
 }
 
 impl Store {
-    /// A new version, which those who watch are told.
+    /// Makes a new version, and sends it to the watches.
     fn changed(&mut self) {
         self.version += 1;
         self.book["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -110,7 +110,7 @@ impl Store {
         self.watches.retain(|watch| watch.send(line.clone()).is_ok());
     }
 
-    /// Lists by watching, as a client with streaming lists asks for it.
+    /// Lists by a watch, as a client with streaming lists requests it.
     fn watch(&mut self) -> Lines {
         let (sender, lines) = mpsc::unbounded_channel();
         let bookmark = json!({
@@ -128,7 +128,7 @@ impl Store {
         Lines(lines)
     }
 
-    /// Takes a status for the version that it rests on.
+    /// Stores a status if its version is the current one.
     fn write(&mut self, object: &Value) -> Response<Answer> {
         if object["metadata"]["resourceVersion"] != self.book["metadata"]["resourceVersion"] {
             return failure(StatusCode::CONFLICT);

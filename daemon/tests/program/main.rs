@@ -1,5 +1,5 @@
-//! The daemon's program between a real containerd, private to the test (see `cri-proto/tests/support`), and an API server of
-//! the test's own.
+//! The daemon's program between a real containerd, private to the test (see `cri-proto/tests/support`), and the test's
+//! own API server.
 //!
 //! `cargo xtask arm64` runs this with the program of another processor.
 
@@ -55,7 +55,7 @@ fn order(id: &str, container: &ContainerId) -> Value {
     })
 }
 
-/// The answer to an order, in the state in which it is stored.
+/// The answer to an order, as stored.
 fn answer(status: &Value, id: &str) -> Option<Value> {
     let answers = status["answers"].as_array()?;
     answers.iter().find(|answer| answer["orderID"] == id).cloned()
@@ -80,7 +80,7 @@ async fn a_container_is_stopped_by_an_order_and_its_hook_runs_before() {
     .await;
     assert_eq!(ended.exit_code, 7, "the hook, then SIGTERM");
 
-    // The end of an order is told with the next write: here of another order for the same container.
+    // The next write reports the end of an order: here for another order of the same container.
     api.order(order("r/app/2", &container));
     let status =
         eventually("the answer", async || answer(&api.status(), "r/app/2").map(|_| api.status())).await;

@@ -1,7 +1,7 @@
-//! A program of ours as a process: started, asked over HTTP, and asked to stop.
+//! A pitstop program as a process: started, asked over HTTP, and asked to stop.
 //!
-//! It is the one that cargo built, unless the environment names others: `PITSTOP_TEST_PROGRAMS` is a folder with programs of
-//! the same names, and `PITSTOP_TEST_RUNNER` what runs them. `cargo xtask arm64` does so.
+//! By default it is the one that cargo built. The environment can name others: `PITSTOP_TEST_PROGRAMS` is a folder with
+//! programs of the same names, and `PITSTOP_TEST_RUNNER` runs them. `cargo xtask arm64` does so.
 
 use std::{
     env,
@@ -16,14 +16,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// How often something is asked again, and how many times: a minute, since a program may be emulated on a busy machine.
+/// Pause between questions, and their number: a minute together, since a program may be emulated on a busy machine.
 const PAUSE: Duration = Duration::from_millis(50);
 const TIMES: usize = 1200;
 
 /// A running program. Dropping it kills it, and shows its log when the test has failed.
 pub(crate) struct Process {
     child: Child,
-    /// Where it serves health and metrics.
+    /// Port of health and metrics.
     port: u16,
     log: PathBuf,
 }
@@ -45,7 +45,7 @@ impl Process {
         Self { child, port, log }
     }
 
-    /// The body that is answered to a GET; nothing while nobody answers.
+    /// The body of the answer to a GET; `None` without an answer.
     pub(crate) async fn get(&self, path: &str) -> Option<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.ok()?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -56,7 +56,7 @@ impl Process {
         Some(body.to_owned())
     }
 
-    /// Waits until what is answered to a GET is good, and gives it.
+    /// Waits for a good answer to a GET, and returns its body.
     pub(crate) async fn answers(&mut self, path: &str, good: impl Fn(&str) -> bool) -> String {
         for _ in 0..TIMES {
             let status = self.child.try_wait().unwrap();
@@ -94,7 +94,7 @@ impl Drop for Process {
     }
 }
 
-/// The program, or what stands in for it.
+/// The program, or its replacement.
 fn command(built: &Path) -> Command {
     let program = match env::var_os("PITSTOP_TEST_PROGRAMS") {
         Some(folder) => Path::new(&folder).join(built.file_name().unwrap()),
@@ -110,12 +110,13 @@ fn command(built: &Path) -> Command {
     }
 }
 
-/// A port on which nobody listens now.
+/// A port that is free now.
 pub(crate) async fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port()
 }
 
-/// Writes a kubeconfig for a server without credentials. `cluster`: further fields of the cluster, each in a line of YAML.
+/// Writes a kubeconfig for a server without credentials. `cluster`: further fields of the cluster, each in a line of
+/// YAML.
 pub(crate) fn kubeconfig(folder: &Path, server: &str, cluster: &str) -> PathBuf {
     let path = folder.join("kubeconfig");
     let text = format!(

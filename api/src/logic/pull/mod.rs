@@ -1,4 +1,4 @@
-//! What a registry, and who pulls from it, says of a pull that fails, and what it means.
+//! The meaning of messages of registries and runtimes about a failed pull.
 
 mod secrets;
 
@@ -10,14 +10,14 @@ use crate::nodework::{AnswerReason, MAX_MESSAGE};
 /// What a failed pull means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
-    /// Why it has failed for good; absent where another try may help.
+    /// Why the pull failed for good; `None` if another try may help.
     pub reason: Option<AnswerReason>,
-    /// What is told: the words without secrets, cut.
+    /// The message without secrets, truncated.
     pub text: String,
 }
 
-/// Words of runtimes and registries for a lack of rights. A registry whose limit is for those who are unknown has another one
-/// for those who give credentials.
+/// Texts of runtimes and registries for missing rights. A registry with a pull limit for anonymous users has another
+/// limit for users with credentials.
 const RIGHTS: [&str; 11] = [
     "401 unauthorized",
     "403 forbidden",
@@ -32,13 +32,13 @@ const RIGHTS: [&str; 11] = [
     "unauthenticated pull rate limit",
 ];
 
-/// What a failed pull means: what the registry refuses or does not have, it will not give a moment later. `missing`: it is
-/// known that there is no such image.
+/// What a failed pull means. A registry that refuses an image, or does not have it, does not give it a moment later.
+/// `missing`: the image is known not to exist.
 pub fn meaning(message: &str, missing: bool) -> Meaning {
     let text = truncate(&without_secrets(message), MAX_MESSAGE);
     let said = text.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    // A registry that is not to tell whether an image exists says that it is not there, or that rights are missing.
+    // A registry that hides whether an image exists reports it as not found, or reports missing rights.
     let reason = if says(&RIGHTS) {
         Some(AnswerReason::PullUnauthorized)
     } else if says(&["no space left on device", "disk quota exceeded"]) {

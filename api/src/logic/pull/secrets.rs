@@ -1,22 +1,22 @@
-//! Words of runtimes and registries without the secrets in them.
+//! Removes secrets from messages of runtimes and registries.
 //!
-//! They quote URLs, which may hold a user with a password or a signed query, and headers. What is hidden is rather too much
-//! than too little: a name in a sentence may be lost, a secret may not be told.
+//! The messages quote URLs, which may hold a user with a password or a signed query, and headers. This code hides too
+//! much rather than too little: a name in a sentence may be lost, but no secret is shown.
 
-/// What stands for what is not told.
+/// Placeholder for hidden text.
 const HIDDEN: &str = "[hidden]";
 
-/// Names, or parts of names, of what is secret.
+/// Names of secrets, or parts of such names.
 const NAMES: [&str; 9] =
     ["token", "passw", "secret", "signature", "sig", "credential", "auth", "apikey", "api_key"];
 
-/// Names of ways to authenticate, which are followed by what is secret.
+/// Names of authentication schemes; a secret follows them.
 const SCHEMES: [&str; 4] = ["bearer", "basic", "digest", "negotiate"];
 
-/// What follows the name of a way to authenticate in sentences.
+/// Words that may follow such a name in sentences.
 const HARMLESS: [&str; 5] = ["auth", "authentication", "authorization", "credentials", "token"];
 
-/// The text without users and passwords in URLs, without queries of URLs, and without what is named as a secret.
+/// The text without users, passwords and queries of URLs, and without values named as secrets.
 pub fn without_secrets(text: &str) -> String {
     let mut told = String::with_capacity(text.len());
     let mut rest = text;
@@ -50,7 +50,7 @@ pub fn without_secrets(text: &str) -> String {
     told
 }
 
-/// What the word after this one is.
+/// The kind of the next word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Anything,
@@ -65,12 +65,12 @@ fn following(word: &str, before: &str, quoted: bool) -> Next {
     if is_scheme || is_header || is_member { Next::Secret } else { Next::Anything }
 }
 
-/// What a word gives a value to.
+/// What a word assigns a value to.
 enum Assigned<'a> {
     Nothing,
     /// It is a URL.
     Url,
-    /// The word up to its `=`: what follows is secret.
+    /// The word up to its `=`; a secret follows.
     Secret(&'a str),
 }
 
@@ -81,14 +81,14 @@ fn assigned(word: &str) -> Assigned<'_> {
     };
     let url = word.find("://");
     match word.match_indices('=').find_map(named) {
-        // In a URL it is a part of the query, or hides what is left of the URL.
+        // A name after `://` is part of the URL; `url_without` hides the value.
         Some(name) if url.is_none_or(|url| name.len() <= url) => Assigned::Secret(name),
         _ if url.is_some() => Assigned::Url,
         _ => Assigned::Nothing,
     }
 }
 
-/// A URL, and what stands before it in its word, without user, query and fragment.
+/// A URL, and the text before it in its word, without user, query and fragment.
 fn url_without(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return user_without(word).to_owned() };
     let end = rest.find(['?', '#', '=', '&', ';']);
@@ -105,7 +105,7 @@ fn url_without(word: &str) -> String {
     format!("{scheme}://{host}{path}{mark}{}", if query { HIDDEN } else { "" })
 }
 
-/// What follows the last `@`, if not a digest follows it.
+/// The text after the last `@` that no digest follows; without such an `@`, the word.
 fn user_without(word: &str) -> &str {
     let ends_user = |rest: &&str| !rest.starts_with("sha256:") && !rest.starts_with("sha512:");
     let mut users = word.match_indices('@').filter_map(|(at, _)| word.get(at.saturating_add(1)..));
@@ -125,7 +125,7 @@ fn bare(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_ascii_alphanumeric())
 }
 
-/// What is left after a value that may begin with a quote.
+/// The text after a value that may begin with a quote.
 fn value_end(text: &str) -> &str {
     match text.chars().next().filter(|c| is_quote(*c)) {
         Some(quote) => end_of_value(text.get(quote.len_utf8()..).unwrap_or_default(), Some(quote)),
@@ -133,7 +133,7 @@ fn value_end(text: &str) -> &str {
     }
 }
 
-/// What is left after a value: it ends at its quote, which goes with it, or else at white space.
+/// The text after a value. The value ends at its quote, which is removed too, or without one at white space.
 fn end_of_value(text: &str, quote: Option<char>) -> &str {
     match quote {
         Some(quote) => text.split_once(quote).map_or("", |(_, rest)| rest),
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// What runtimes really say.
+    /// Real messages of runtimes.
     #[test]
     fn sentences_without_secrets_are_left_alone() {
         for text in [

@@ -1,4 +1,4 @@
-//! What is told of the orders: the one write of the status that the book needs.
+//! Answers to orders, and the one status write that the book needs.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::image;
 use crate::order::{Progress, Sent, Standing, Step, answer, uptime_seconds};
 use crate::resize;
 
-/// How long the watch may take to show what a conflict was about.
+/// How long to wait for the watch to show the cause of a conflict.
 const CONFLICT_PATIENCE: Duration = Duration::from_secs(5);
 
 impl Daemon {
-    /// The write of the status came back.
+    /// Takes the outcome of the status write.
     pub(super) fn written(&mut self, now: Mono, outcome: Outcome) {
         let began = self.write_began.take();
         let Some(book) = &mut self.book else { return };
@@ -38,7 +38,7 @@ impl Daemon {
         }
     }
 
-    /// The write that the book needs, if it may happen now.
+    /// The status write that the book needs, if it may start now.
     pub(super) fn write(&mut self, now: Mono) -> Option<Action> {
         let book = self.book.as_mut().filter(|b| b.writable())?;
         if self.backoff.waits_until(now).is_some() {
@@ -83,17 +83,17 @@ impl Daemon {
     }
 }
 
-/// Who takes orders up, and when.
+/// Context for answers to orders.
 struct Taker<'a> {
     identity: &'a Identity,
     sent: &'a Sent,
-    /// The stored uptimes count from this boot.
+    /// Whether the stored uptimes count from the current boot.
     same_boot: bool,
     now: Mono,
 }
 
 impl Taker<'_> {
-    /// What is to be told of an order, and whether that must be at once.
+    /// The answer to an order, and whether it must be written at once.
     fn wants(
         &self,
         order: &Order,
@@ -122,8 +122,8 @@ impl Taker<'_> {
         (wanted, urgent)
     }
 
-    /// The acknowledgement of an order. The grace of a container that was signalled, and of one whose stop this process
-    /// was about to send, goes on.
+    /// The acknowledgement of an order. If the container was signalled, or this process was about to send its stop, the
+    /// grace period continues.
     fn takes_up(&self, order: &Order, progress: &Progress, before: Option<&Answer>) -> Answer {
         let counts = self.same_boot && (!matches!(progress.step, Step::Ready) || progress.signalled());
         let uptime = before
@@ -139,8 +139,8 @@ impl Taker<'_> {
     }
 }
 
-/// The record of what was there before goes with the acknowledgement of a resize; where there is no room for it, the order
-/// is refused. It is brought up to date with the answer that an order is done.
+/// Records the original resources with the acknowledgement of a resize; refuses the order if the record has no room.
+/// Updates the record with the answer `Done`.
 fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, before: Option<&Answer>, acknowledged: bool) {
     match step {
         Step::Fit { present, .. } if !acknowledged => {
@@ -159,7 +159,7 @@ fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, before: Option<&
     }
 }
 
-/// Who took an order up is told with whatever came of it.
+/// Keeps in the final answer who acknowledged the order, and when.
 fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
     match before.cloned().filter(|_| over.acknowledged_by.is_empty()) {
         None => over,
@@ -169,8 +169,8 @@ fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
     }
 }
 
-/// A success that the Pod's own status will show need not be told at once; nor what was told before. What cgroups hold
-/// or held nobody else shows.
+/// Whether an answer can wait for the next write: a success that the Pod's status will show, without a new reason. Only
+/// the answer shows what cgroups hold or held.
 fn rides(order: &Order, answer: &Answer, before: Option<&Answer>) -> bool {
     let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
     answer.state == AnswerState::Done && told && answer.observed.is_none() && order.action.resize.is_none()

@@ -1,4 +1,4 @@
-//! The book comes and goes; with it goes the wish that Pods be held at anything, and they get back what they had.
+//! Changes of the book. If the book is deleted, the daemon restores the original resources of held Pods.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use super::Daemon;
 use crate::action::{Action, Book, CallFailure, Watch};
 use crate::order::Standing;
 
-/// How often it is tried.
+/// Most tries per Pod.
 const TRIES: u32 = 6;
 /// The wait after the first failure; doubled after each.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// A Pod that is to get back what it had.
+/// A Pod whose original resources the daemon must restore.
 #[derive(Clone, Debug)]
 pub(super) struct Owed {
-    /// What it had.
+    /// The original resources.
     pub(super) held: Held,
     /// UID of the book that is gone.
     pub(super) book: String,
-    /// When to try again, if not at once.
+    /// When to try again; `None`: at once.
     pub(super) at: Option<Mono>,
-    /// It is being written.
+    /// Whether a write is under way.
     pub(super) under_way: bool,
     failures: u32,
 }
@@ -35,8 +35,8 @@ impl Owed {
         Self { held, book, at: None, under_way: false, failures: 0 }
     }
 
-    /// A try ended; whether there is to be another. What failed for good may have been a container that ended just then,
-    /// and is left out the next time: nobody else gives the others back what they had.
+    /// Notes the end of a try; returns whether to try again. A final failure may come from a container that ended just
+    /// then. The next try omits it: nothing else would restore the others.
     pub(super) fn ended(&mut self, now: Mono, result: &Result<(), CallFailure>) -> bool {
         self.under_way = false;
         if result.is_ok() {
@@ -56,7 +56,7 @@ impl Daemon {
             Watch::Gone(last) => {
                 let known = self.book.take().map(|book| book.get().clone());
                 self.outlive();
-                // What was deleted is the newest there was; a list that lacks the book says nothing of it.
+                // The event has the newest state of the book; a list without the book has none.
                 return self.lost(known.filter(|known| known.uid != last.uid).into_iter().chain([last]));
             }
             Watch::Listed(list) => (list.objects.into_iter().next(), true),
@@ -78,7 +78,7 @@ impl Daemon {
         }
     }
 
-    /// The orders of the book are withdrawn; the next book counts their numbers anew.
+    /// The orders of the old book count as withdrawn; the next book numbers its orders anew.
     fn outlive(&mut self) {
         self.orders.retain(|_, progress| !progress.idle());
         for progress in self.orders.values_mut() {
@@ -86,7 +86,7 @@ impl Daemon {
         }
     }
 
-    /// Books are gone, and with them the wish that Pods be held at anything.
+    /// Books are gone: their held Pods must be restored.
     fn lost(&mut self, books: impl Iterator<Item = Book>) {
         for book in books.filter(|_| self.resizes) {
             for held in book.status.held {
@@ -96,7 +96,7 @@ impl Daemon {
         }
     }
 
-    /// There is a book: Pods that it has on record are its own, and so are those of it that was taken for gone.
+    /// Drops restores that a book makes unnecessary: of Pods on its record, and of its own Pods if it only seemed gone.
     fn found(&mut self, book: &Book) {
         self.owed.retain(|uid, owed| {
             let recorded = book.status.held.iter().any(|held| held.pod.uid == *uid);
@@ -104,14 +104,14 @@ impl Daemon {
         });
     }
 
-    /// Pods are held at something, or are to get back what they had. A process that ends would leave them so if the book
-    /// is deleted at that time.
+    /// Whether Pods are held or must still be restored. If the book is deleted while this process ends, they would stay
+    /// so.
     pub fn holds(&self) -> bool {
         let recorded = self.book.as_ref().is_some_and(|book| !book.get().status.held.is_empty());
         !self.owed.is_empty() || (self.resizes && recorded)
     }
 
-    /// Pods get back what they had once nothing else is under way for them.
+    /// Restores Pods for which nothing else is under way.
     pub(super) fn give_back(&mut self, now: Mono) -> Vec<Action> {
         let busy: BTreeSet<&str> =
             self.orders.values().filter(|p| !p.idle()).map(|p| p.pod.uid.as_str()).collect();

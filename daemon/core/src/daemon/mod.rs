@@ -1,15 +1,14 @@
-//! The order book of the own node, and what follows from it.
+//! The node's order book, and the actions that follow from it.
 //!
-//! An order is carried out in steps: ask the runtime, acknowledge with a conditional write, run the container's
-//! preStop hook, stop, ask again. The acknowledgement counts only when the book as stored names this very process: a
-//! daemon that started anew acknowledges again, so no stop ever rests on a stale view. Orders of one Pod go one after
-//! another.
+//! The daemon carries out an order in steps: ask the runtime, acknowledge with a conditional write, run the container's
+//! preStop hook, stop, ask again. An acknowledgement counts only if the stored book names this process. A restarted
+//! daemon acknowledges again, so no stop ever rests on a stale view. Orders of one Pod run one after another.
 //!
-//! An order to read cgroups changes nothing, so it is answered without an acknowledgement. What an order to resize does is
-//! in [`resize`](crate::resize).
+//! An order to read cgroups changes nothing, so it is answered without an acknowledgement. For orders to resize, see
+//! [`resize`](crate::resize).
 //!
-//! The hook is a part of the stop, as with the kubelet: its time counts against the grace, its failure holds nothing
-//! up, and an order that is withdrawn while it runs is carried out to its end.
+//! The hook is part of the stop, as with the kubelet. Its time counts against the grace period, and its failure does
+//! not prevent the stop. If an order is withdrawn while its hook runs, the daemon completes the stop.
 
 mod answers;
 mod book;
@@ -30,17 +29,17 @@ use crate::image::Images;
 use crate::order::{Progress, Sent};
 use book::Owed;
 
-/// How long ago the write may have begun that proves the book when a hook or a stop begins. Longer than such a write may
-/// take (30 s, `kit/src/client.rs`), so that a slow API server does not hold up every stop for ever.
+/// When a hook or stop begins, a successful status write must have begun less than this time ago. Longer than a write
+/// may take (30 s, `kit/src/client.rs`), so that a slow API server does not block every stop.
 const FRESH: Duration = Duration::from_secs(40);
 
-/// Hooks that ended, by their orders' IDs, with what went wrong. More of them than [`MAX_ENDED_HOOKS`] are never kept.
+/// Ended hooks: order ID and failure, `None` for success. At most [`MAX_ENDED_HOOKS`] are kept.
 pub type EndedHooks = BTreeMap<String, Option<String>>;
 
-/// How many ended hooks are remembered: four times what a book can hold.
+/// How many ended hooks are remembered: four times the orders of a full book.
 pub const MAX_ENDED_HOOKS: usize = 256;
 
-/// Who this daemon is.
+/// Identity of this daemon.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// Unique to this process.
@@ -49,35 +48,35 @@ pub struct Identity {
     pub boot_id: String,
 }
 
-/// Everything known. Times are milliseconds since the node's boot.
+/// State of the core. Times are milliseconds since the node's boot.
 #[derive(Clone, Debug)]
 pub struct Daemon {
     identity: Identity,
-    /// Orders to resize are carried out.
+    /// Whether orders to resize are allowed.
     resizes: bool,
     runtime: Option<RuntimeInfo>,
     book: Option<Tracked<Book>>,
     orders: BTreeMap<String, Progress>,
     images: Images,
     ended_hooks: EndedHooks,
-    /// Stops that this process sent. An order that is withdrawn and placed again names a container that has its signal, so
-    /// its grace goes on.
+    /// Stops that this process sent. If such an order is withdrawn and placed again, its container has the signal
+    /// already, so its grace period continues.
     sent: Sent,
-    /// Pods that are to get back what they had, by their UIDs.
+    /// Pods to restore, by UID.
     owed: BTreeMap<String, Owed>,
-    /// When the last event was taken in.
+    /// Time of the last event.
     stepped: Mono,
     backoff: Backoff,
-    /// When to try a write again: the back-off is over, or the watch has had its time to explain a conflict.
+    /// When to try a write again: after the back-off, or when the watch has had time to explain a conflict.
     write_at: Option<Mono>,
     /// When the write under way began.
     write_began: Option<Mono>,
-    /// When the last write began that was stored: then the book was as it is known, or is shown anew.
+    /// Start of the last successful write, which proves the known book. The watch shows any later change.
     proved_at: Option<Mono>,
 }
 
 impl Daemon {
-    /// Nothing known yet.
+    /// An empty state.
     pub fn new(identity: Identity) -> Self {
         Self {
             identity,
@@ -97,28 +96,28 @@ impl Daemon {
         }
     }
 
-    /// Hooks that the processes before this one brought to an end; they are not run again.
+    /// Sets the hooks that ended in earlier processes; they do not run again.
     #[must_use]
     pub fn with_ended_hooks(mut self, ended: EndedHooks) -> Self {
         self.ended_hooks = ended;
         self
     }
 
-    /// So many bytes must be free where images are kept before one is pulled; without this, or with 0, nobody looks.
+    /// Sets how many bytes must be free in the image store before a pull. Default 0: no check.
     #[must_use]
     pub fn with_image_room(mut self, bytes: u64) -> Self {
         self.images.needs_room(bytes);
         self
     }
 
-    /// Whether it may change the resources of containers and Pods; without this it may not.
+    /// Sets whether the daemon may change resources of containers and Pods. Default: no.
     #[must_use]
     pub fn with_resizes(mut self, allowed: bool) -> Self {
         self.resizes = allowed;
         self
     }
 
-    /// Takes in one event and gives back what to do. `now` counts from the node's boot.
+    /// Takes one event and returns what to do. `now` counts from the node's boot.
     pub fn step(&mut self, now: Mono, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -149,9 +148,9 @@ impl Daemon {
         actions
     }
 
-    /// When to call [`Daemon::step`] with a tick though nothing happened.
+    /// When to call [`Daemon::step`] with a tick if no event comes before.
     pub fn wake_at(&self) -> Option<Mono> {
-        // What was due and did not go on then waits for something else, such as its turn.
+        // Work that was due but did not start waits for something else, such as its turn.
         let later = |at: &Mono| *at > self.stepped;
         let asks = self.orders.values().filter_map(|p| p.ask_at).filter(later).min();
         let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at);
@@ -165,7 +164,7 @@ impl Daemon {
         self.book.as_ref().map_or(&[], |b| &b.get().orders)
     }
 
-    /// The runtime answers, for the first time or again: what waited for it is asked at once.
+    /// The runtime answers, for the first time or again: the daemon repeats waiting calls at once.
     fn runtime_is_back(&mut self, runtime: RuntimeInfo) {
         self.runtime = Some(runtime);
         for progress in self.orders.values_mut() {
@@ -178,8 +177,8 @@ impl Daemon {
         }
     }
 
-    /// What the book says was proved a short while ago by a write of this process. A process that stood still, or whose
-    /// writes fail, does not know whether its orders still stand.
+    /// Whether a recent write of this process has proved the book. A process that was paused, or whose writes fail,
+    /// does not know whether the book still has its orders.
     fn proved(&self, now: Mono) -> bool {
         self.proved_at.is_some_and(|at| now < at.after(FRESH))
     }
@@ -189,7 +188,7 @@ impl Daemon {
         self.open_orders().iter().find(|order| order.id == id)
     }
 
-    /// The book says that the order's request is over.
+    /// Whether the book closes the order.
     fn closed(&self, order_id: &str) -> bool {
         self.book.as_ref().is_some_and(|book| book.get().closed.iter().any(|id| id == order_id))
     }
@@ -200,12 +199,12 @@ impl Daemon {
 }
 
 impl Identity {
-    /// The answer is an acknowledgement of this very process.
+    /// Whether the answer is an acknowledgement by this process.
     fn acknowledged(&self, answer: &Answer) -> bool {
         answer.state == AnswerState::Acknowledged && answer.acknowledged_by == self.instance
     }
 
-    /// Uptimes in the status count from this boot of the node.
+    /// Whether uptimes in the status count from the current boot.
     fn same_boot(&self, status: &NodeWorkStatus) -> bool {
         status.boot.as_ref().is_some_and(|boot| boot.id == self.boot_id)
     }

@@ -1,4 +1,4 @@
-//! What follows from how an action ended.
+//! Handling of the outcomes of actions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::order::{Asks, HookTime, Progress, Step, answer, request_over};
 use crate::resize::Present;
 use crate::verdict::{Verdict, verdict};
 
-/// How long to wait before a container that was made but not started is asked about again.
+/// Wait before the daemon asks again about a container that is created but not started.
 const CREATED_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Daemon {
-    /// The runtime told about the container, or could not.
+    /// Takes the runtime's answer about a container.
     pub(super) fn inspected(&mut self, now: Mono, id: &str, result: Result<Option<Facts>, CallFailure>) {
         let order = self.order(id).cloned();
         let stored = self.stored(id).cloned();
@@ -45,7 +45,7 @@ impl Daemon {
         let acknowledged =
             stored.filter(|a| a.state == AnswerState::Acknowledged && progress.asks == Asks::Stop);
         match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
-            // It was there when it was acknowledged, by this process or the one before it.
+            // The container was there when this or an earlier process acknowledged the order.
             (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
                 let own = before.acknowledged_by == self.identity.instance;
                 progress.step = Step::Over(progress.ended(before, own));
@@ -61,10 +61,9 @@ impl Daemon {
         }
     }
 
-    /// A hook ended. An order that is open goes on as its acknowledgement allows; one that was withdrawn meanwhile, or
-    /// whose request ended, is stopped all the same, since its stop began with the hook: a container that was told to
-    /// shut down must not stay behind. But what is told later than the hook may last is told by a process that stood
-    /// still: that one asks the book first.
+    /// A hook ended. An open order continues as its acknowledgement allows. If the order was withdrawn or closed
+    /// meanwhile, the stop still follows: it began with the hook, and the container was told to shut down. But if this
+    /// process learns of the end after the hook's time limit, it was paused, and asks the book first.
     pub(super) fn hook_done(&mut self, now: Mono, id: &str, result: Result<(), String>) -> Option<Action> {
         let open: BTreeSet<String> = self.open_orders().iter().map(|o| o.id.clone()).collect();
         let named = self.order(id).cloned();
@@ -84,7 +83,7 @@ impl Daemon {
             return progress.act(id, now, &mut self.sent);
         }
         if !in_time {
-            // Whatever was proved before this process stood still says nothing of now.
+            // A proof from before the pause says nothing about the present.
             self.proved_at = None;
         }
         if self.ended_hooks.len() >= MAX_ENDED_HOOKS {
@@ -102,7 +101,7 @@ impl Daemon {
             self.orders.remove(id);
             return;
         }
-        // Whatever the runtime says of the call: what counts is whether the container is gone.
+        // The daemon asks again: what counts is whether the container is gone.
         progress.step = Step::Ask;
         match result {
             Ok(()) if progress.stops <= 1 => progress.ask_at = None,
@@ -139,7 +138,7 @@ impl Daemon {
         }
     }
 
-    /// The order whose action has ended, where it still says what it said. One that was withdrawn meanwhile is forgotten.
+    /// The order whose action has ended, if it is unchanged. An order that was withdrawn meanwhile is forgotten.
     fn came_back(&mut self, id: &str, awaited: fn(&Step) -> bool) -> Option<(Order, &mut Progress)> {
         self.orders.get(id).filter(|progress| awaited(&progress.step))?;
         let Some(order) = self.order(id).cloned() else {

@@ -1,5 +1,5 @@
-//! Which order moves on, and how far. Orders of one Pod go one after another as they stand in the book; one that waits for
-//! memory or for a runtime that fails lets those after it go meanwhile, and goes on when none of them is under way.
+//! Which order continues, and how far. Orders of one Pod run one after another, in the sequence of the book. An order
+//! that waits for memory or for a failing runtime lets later ones pass, and continues when none of them is under way.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,17 @@ use crate::order::{
 use crate::resize::{forgets, recorded};
 use crate::verdict::well_formed;
 
-/// Pods, by their UIDs, for whose orders it is not the turn.
+/// UIDs of Pods whose orders must wait.
 struct Turns {
-    /// No order of theirs may begin: something is under way for them, of an order that was withdrawn or that stands back
-    /// otherwise, or they are to get back what they had.
+    /// No order of these Pods may begin. An action of a withdrawn order, or of one that stands back, is under way, or
+    /// the Pod must be restored.
     busy: BTreeSet<String>,
-    /// An order of theirs has begun that does not stand back.
+    /// Pods with a begun order that does not stand back.
     taken: BTreeSet<String>,
 }
 
 impl Daemon {
-    /// Moves every order on as far as it may go.
+    /// Continues every order as far as possible.
     pub(super) fn next_steps(&mut self, now: Mono) -> Vec<Action> {
         let Some(book) = self.book.as_ref().map(|b| b.get().clone()) else {
             self.orders.retain(|_, p| !p.idle());
@@ -54,7 +54,7 @@ impl Daemon {
         Turns { busy, taken: self.orders.values().filter(began).map(uid).collect() }
     }
 
-    /// Knows an order of the book, and heeds what is stored of it.
+    /// Starts to track an order of the book, and applies its stored answer.
     fn take_up(&mut self, order: &Order, stored: Option<&Answer>) {
         let hook = self.ended_hooks.get(&order.id);
         let fresh = || start(order, stored, hook, self.resizes);
@@ -67,7 +67,7 @@ impl Daemon {
         }
     }
 
-    /// Whether an order may move on; no later one of its Pod may then.
+    /// Whether an order may continue; if so, no later order of its Pod may.
     fn has_its_turn(&mut self, now: Mono, order: &Order, turns: &mut Turns) -> bool {
         let Some(progress) = self.orders.get_mut(&order.id) else { return false };
         if !progress.is_of(order) {
@@ -83,7 +83,7 @@ impl Daemon {
             && turns.busy.insert(order.pod.uid.clone())
     }
 
-    /// What an order begins whose turn it is.
+    /// The action that an order begins in its turn.
     fn move_on(&mut self, now: Mono, book: &Book, order: &Order, turns: &mut Turns) -> Option<Action> {
         let stored = book.answer(&order.id);
         let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
@@ -112,7 +112,7 @@ impl Daemon {
         }
     }
 
-    /// The hook of an acknowledged order, or its stop, once a write has proved that the order still stands.
+    /// The hook or stop of an acknowledged order, once a write has proved that the book still has the order.
     fn stop(&mut self, now: Mono, book: &Book, order: &Order, acknowledged: &Answer) -> Option<Action> {
         let proved = self.proved(now);
         let progress = self.orders.get_mut(&order.id)?;
@@ -127,7 +127,7 @@ impl Daemon {
         progress.act(&order.id, now, &mut self.sent)
     }
 
-    /// The writes of an acknowledged order, once what was there before is on record.
+    /// The writes of an acknowledged order, once the original resources are on record.
     fn resize(
         &mut self,
         now: Mono,
@@ -142,7 +142,7 @@ impl Daemon {
             return None;
         }
         let action = progress.resize(acknowledged, &book.status.held, now);
-        // Nothing was asked for, so nothing would come back to let the next one go.
+        // No action began, so no outcome would let the next order begin.
         if progress.idle() {
             turns.busy.remove(&order.pod.uid);
         }
@@ -150,8 +150,8 @@ impl Daemon {
     }
 }
 
-/// An order seen for the first time by this process; `hook`: how its hook ended, if it did. A final answer in the book
-/// is yet to be heeded.
+/// An order that this process sees for the first time; `hook`: how its hook ended, if it did. The caller applies a
+/// final answer in the book.
 fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>, resizes: bool) -> Progress {
     let refused = |reason, why: &str| {
         Step::Over(answer(&order.id, AnswerState::Refused, Some(reason), truncate(why, MAX_MESSAGE)))

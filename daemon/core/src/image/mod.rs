@@ -1,9 +1,9 @@
-//! Orders to have an image on the node, and to tell what runs of it.
+//! Orders to get the node an image, and to report what runs of it.
 //!
-//! They change nothing about a container, so they need no acknowledgement before they begin and take no turn among the other
-//! orders of their Pod. Each stays in the book until the controller withdraws it, and is answered again when something changes:
-//! when the node has the image, when it has it no more (its garbage collection takes what no container uses), and when another
-//! container of that name runs.
+//! They change no container. So they begin without an acknowledgement, and take no turn among the other orders of their
+//! Pod. Each stays in the book until the controller withdraws it. The daemon answers again when the node gets the
+//! image, when it loses it, and when another container of that name runs. (The node's garbage collection removes images
+//! that no container uses.)
 
 mod progress;
 mod told;
@@ -17,37 +17,37 @@ use pitstop_api::nodework::{Answer, Order};
 use crate::action::{Action, Book, CallFailure, Image, Look, Named, Newest, PullFailure};
 pub(crate) use progress::Progress;
 
-/// How many pulls of a node are under way at a time.
+/// Most pulls of a node at a time.
 const MAX_PULLS: usize = 2;
 
-/// All orders of that sort, and the pulls that they wait for.
+/// All orders to pull, and the pulls that they wait for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
-    /// By the orders' IDs.
+    /// By order ID.
     orders: BTreeMap<String, Progress>,
-    /// The IDs of those that were withdrawn while the runtime was being asked: another order of that ID waits until it has told.
+    /// IDs of orders withdrawn while the runtime was being asked. Another order with that ID waits for the answer.
     late: BTreeSet<String>,
-    /// What is being pulled, by the images.
+    /// Pulls under way, by image.
     pulls: BTreeMap<String, UnderWay>,
-    /// Bytes that must be free where images are kept; 0: nobody looks.
+    /// Bytes that must be free in the image store; 0: no check.
     room: u64,
 }
 
-/// A pull; every order that wants its image waits for it.
+/// A pull under way, shared by all orders of its image.
 #[derive(Clone, Debug)]
 struct UnderWay {
-    /// Of the order that it was begun for.
+    /// Namespace of the order that started it.
     namespace: String,
     began: Mono,
 }
 
 impl Images {
-    /// So many bytes must be free where images are kept; 0: nobody looks.
+    /// Sets how many bytes must be free in the image store; 0: no check.
     pub(crate) fn needs_room(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
-    /// Moves every order on as far as it may go; pulls that no order waits for any more are given up.
+    /// Continues every order as far as possible, and cancels pulls that no order waits for any more.
     pub(crate) fn next_steps(&mut self, now: Mono, book: Option<&Book>) -> Vec<Action> {
         let orders = book.map_or(&[][..], |book| &book.orders);
         let open: BTreeSet<&str> = orders.iter().filter(|o| asks(o)).map(|o| o.id.as_str()).collect();
@@ -74,7 +74,7 @@ impl Images {
         actions
     }
 
-    /// Begins pulls as far as there are places: of the namespace that has the fewest under way, the oldest in the book.
+    /// Begins pulls while places are free: of the namespace with the fewest under way, the first order in the book.
     fn pull(&mut self, now: Mono, orders: &[Order]) -> Vec<Action> {
         let mut actions = Vec::new();
         loop {
@@ -102,7 +102,7 @@ impl Images {
         }
     }
 
-    /// The runtime told what it knows, or could not; what it tells of an order that was withdrawn says nothing.
+    /// Takes the runtime's answer about an order; ignores it if that order was withdrawn.
     pub(crate) fn seen(&mut self, now: Mono, order_id: &str, result: Result<Box<Look>, CallFailure>) {
         if !self.late.remove(order_id)
             && let Some(progress) = self.orders.get_mut(order_id)
@@ -125,23 +125,23 @@ impl Images {
         }
     }
 
-    /// What is to be told of an order; `before` is what was told last.
+    /// The answer to an order; `before` is its stored answer.
     pub(crate) fn answer(&self, now: Mono, order_id: &str, before: Option<&Answer>) -> Option<Answer> {
         self.orders.get(order_id).map_or_else(|| before.cloned(), |progress| progress.answer(now, before))
     }
 
-    /// When to look again though nothing happened.
+    /// When to act again if no event comes before.
     pub(crate) fn wake_at(&self, now: Mono) -> Option<Mono> {
         self.orders.values().filter_map(|progress| progress.wake_at(now)).min()
     }
 
-    /// The runtime is back: what waited for it is asked at once.
+    /// The runtime is back: waiting orders ask it at once.
     pub(crate) fn retry(&mut self) {
         self.orders.values_mut().for_each(Progress::retry);
     }
 }
 
-/// The order is one of that sort.
+/// Whether the order is to pull an image.
 pub(crate) fn asks(order: &Order) -> bool {
     order.action.pull.is_some()
 }

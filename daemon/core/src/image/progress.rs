@@ -1,4 +1,4 @@
-//! How far one order is.
+//! Progress of one order to pull.
 
 use std::time::Duration;
 
@@ -17,32 +17,33 @@ use crate::action::{Action, CallFailure};
 use crate::order::{answer, reused};
 use crate::verdict::well_formed;
 
-/// A pull that takes longer than this is told of: most do not. So is that what was pulled runs, which most kubelets tell
-/// sooner in the Pod's status: by then the order is withdrawn.
+/// The daemon reports a pull that takes longer than this; most do not. It also waits this long to report that the
+/// pulled image runs: most kubelets report that sooner, and then the order is withdrawn.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
-/// How often the node is looked at once it has the image: at first, and after [`FRESH`].
+/// Time between looks once the node has the image: at first, and after [`FRESH`].
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_mins(1);
-/// How often while the container has ended and no other one has started, for at most [`BETWEEN`].
+/// Time between looks while the container has ended and no other has started, for at most [`BETWEEN`].
 const AT_ONCE: Duration = Duration::from_millis(250);
 const BETWEEN: Duration = Duration::from_secs(30);
-/// Most between two tries of a pull.
+/// Longest wait between two tries of a pull.
 const RETRY: Duration = Duration::from_secs(30);
-/// Changes of what runs that are told at once; then no more than one in [`PACE`]: a container may crash again and again.
+/// Changes of the running container that are reported at once; later at most one per [`PACE`]: a container may crash
+/// repeatedly.
 const CHANGES: u32 = 3;
 const PACE: Duration = Duration::from_secs(10);
 
 /// What this process does about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The runtime is to be asked, or is being asked.
+    /// The daemon asks the runtime, or waits to ask.
     Look,
     /// The image is to be pulled.
     Queue,
     /// It is being pulled.
     Pulling,
-    /// Nothing is left to do; the answer.
+    /// The order is over; its final answer.
     Over(Box<Answer>),
 }
 
@@ -52,42 +53,42 @@ pub(crate) struct Progress {
     step: Step,
     /// The runtime is being asked.
     pub(super) looking: bool,
-    /// As it was first seen: a book could have two of its ID.
+    /// The order as first seen: a book could have two with its ID.
     order: Order,
     /// The container that it names.
     target: Option<ContainerId>,
     /// The image.
     wanted: Option<Reference>,
-    /// Since when the image is waited for.
+    /// Since when the order waits for the image.
     since: Mono,
     /// How long the pull took, in milliseconds.
     took: Option<i64>,
-    /// The registry was asked, so that it need not be for `Always`.
+    /// Whether the registry was asked; `Always` needs that only once.
     asked: bool,
-    /// The last failure, which is tried again.
+    /// The last failure; the daemon tries again.
     trouble: Option<String>,
-    /// Of looks that failed.
+    /// Back-off of failed looks.
     backoff: Backoff,
-    /// Of pulls that failed.
+    /// Back-off of failed pulls.
     retries: Backoff,
     /// When to look again.
     at: Option<Mono>,
-    /// The node has it.
+    /// The image, once the node has it.
     pulled: Option<Pulled>,
-    /// Since when.
+    /// Since when the node has it.
     pulled_since: Mono,
-    /// The node has had it, and has it no more.
+    /// Whether the node had the image and lost it.
     gone: bool,
-    /// What runs.
+    /// The newest other container that was started.
     running: Option<Running>,
     changes: u32,
     changed_at: Mono,
-    /// When the container was seen to have ended without another one.
+    /// Since when no container of the name runs.
     ended_at: Option<Mono>,
 }
 
 impl Progress {
-    /// Nothing done yet about the order; what an earlier process has told is looked at again.
+    /// A new order; what an earlier process reported is checked again.
     pub(super) fn new(now: Mono, order: &Order, stored: Option<&Answer>) -> Self {
         let pull = order.action.pull.clone().unwrap_or_default();
         let checked = well_formed(order).and_then(|target| Ok((target, Reference::parse(&pull.image)?)));
@@ -128,7 +129,7 @@ impl Progress {
         }
     }
 
-    /// Refuses the order where it says something else than when it was first seen.
+    /// Refuses the order if it differs from the order first seen.
     pub(super) fn compare(&mut self, order: &Order) {
         if self.order != *order {
             (self.step, self.at) = (Step::Over(Box::new(reused(&order.id))), None);
@@ -143,19 +144,19 @@ impl Progress {
         self.pull_of().and_then(|pull| pull.policy).unwrap_or_default()
     }
 
-    /// When the image must be there.
+    /// Deadline for the image.
     fn until(&self) -> Mono {
         self.since.after(seconds(self.pull_of().map_or(1, |pull| pull.timeout_seconds)))
     }
 
-    /// The image is waited for.
+    /// Whether the order waits for the image.
     fn waits(&self) -> bool {
         matches!(self.step, Step::Look | Step::Queue | Step::Pulling)
             && self.pulled.is_none()
             && !self.looking
     }
 
-    /// Ends what waits for the image when its time is over.
+    /// Fails the order if it still waits for the image at its deadline.
     pub(super) fn expire(&mut self, now: Mono) {
         if self.waits() && now >= self.until() {
             let pulls = self.step == Step::Pulling;
@@ -166,7 +167,7 @@ impl Progress {
         }
     }
 
-    /// Asks the runtime, if it is time; before a pull also for the room that there is, where that matters.
+    /// Asks the runtime, if due; with `room`, before a pull, also for the free bytes.
     pub(super) fn look(&mut self, now: Mono, room: bool) -> Option<Action> {
         let due = self.step == Step::Look && !self.looking && self.at.is_none_or(|at| at <= now);
         let container_id = self.target.clone().filter(|_| due)?;
@@ -185,14 +186,14 @@ impl Progress {
         self.step == Step::Queue
     }
 
-    /// Begins the pull: what, and how long it may take.
+    /// Begins the pull; returns the image and the time limit.
     pub(super) fn pull(&mut self, now: Mono) -> Option<(String, Duration)> {
         let image = self.wanted.as_ref()?.to_string();
         self.step = Step::Pulling;
         Some((image, self.until().since(now)))
     }
 
-    /// Waits for a pull of its image that is under way.
+    /// Joins a pull of its image that is under way.
     pub(super) fn join(&mut self, under_way: impl Fn(&str) -> bool) {
         let image = self.wanted.as_ref().filter(|_| self.step == Step::Queue);
         if image.is_some_and(|image| under_way(&image.to_string())) {
@@ -205,7 +206,7 @@ impl Progress {
         self.wanted.as_ref().filter(|_| self.step == Step::Pulling).map(ToString::to_string)
     }
 
-    /// The runtime told what it knows, or could not.
+    /// Takes the runtime's answer.
     pub(super) fn seen(&mut self, now: Mono, result: Result<Box<Look>, CallFailure>, room: u64) {
         if !std::mem::take(&mut self.looking) || self.step != Step::Look {
             return;
@@ -223,10 +224,10 @@ impl Progress {
         let Some(wanted) = self.wanted.clone() else { return };
         let had = self.pulled.is_some() || self.gone;
         if !had || look.image.is_none() {
-            // That the node has had the image, the book says, which anybody may have written: so each pull is judged.
+            // Only the book says that the node had the image, and the book is not trusted. So each pull is checked.
             let known = look.named.as_ref().or(look.heir.as_ref());
             if had && known.is_none() {
-                // As while a Pod is made anew after its node has begun anew.
+                // As when a Pod starts again after its node was started again.
                 self.lost(now);
                 self.at = Some(now.after(SELDOM));
                 return;
@@ -253,7 +254,7 @@ impl Progress {
         }
     }
 
-    /// The node has the image no more.
+    /// The node has lost the image.
     fn lost(&mut self, now: Mono) {
         if self.pulled.take().is_some() {
             (self.gone, self.since, self.took) = (true, now, None);
@@ -275,7 +276,7 @@ impl Progress {
         self.at = Some(now.after(pause));
     }
 
-    /// Notes what runs of the name, once it is another container than the order names.
+    /// Notes the newest container of the name, unless the order names that container.
     fn see_running(&mut self, now: Mono, wanted: &Reference, look: &Look) {
         let Some(newest) = &look.newest else { return };
         let named = self.target.as_ref() == Some(&newest.id);
@@ -310,7 +311,7 @@ impl Progress {
                 self.trouble = Some(text);
                 self.retries.failed(now);
                 let at = self.retries.waits_until(now).map(|at| at.min(now.after(RETRY)));
-                // What the node has then is judged anew.
+                // Then the daemon checks again what the node has.
                 (self.step, self.at) = (Step::Look, at);
             }
         }
@@ -321,7 +322,7 @@ impl Progress {
         (self.step, self.at) = (Step::Over(Box::new(over)), None);
     }
 
-    /// That answer is an end, too, as far as this process knows.
+    /// Whether that answer is final, too, as far as this process knows.
     fn ends_as_well(&self, told: &Answer) -> bool {
         match told.state {
             AnswerState::Done => !self.gone,
@@ -330,10 +331,10 @@ impl Progress {
         }
     }
 
-    /// What is to be told.
+    /// The answer to the order.
     pub(super) fn answer(&self, now: Mono, before: Option<&Answer>) -> Option<Answer> {
         if let Step::Over(over) = &self.step {
-            // What was told stands: another daemon of the node has come to an end, too.
+            // The stored answer stands: another daemon of the node has ended the order, too.
             let told = before.filter(|told| over.state == AnswerState::Failed && self.ends_as_well(told));
             return Some(told.unwrap_or(over).clone());
         }
@@ -343,7 +344,7 @@ impl Progress {
             } else {
                 self.running.clone()
             };
-            // What was told stands: another daemon of the node has pulled the image, or found it there.
+            // The stored answer stands: another daemon of the node has pulled or found the image.
             let told = told_of(before).filter(|told| is_same(told, pulled));
             let image = ImageAnswer { pulled: Some(told.unwrap_or(pulled).clone()), running };
             let done = answer(&self.order.id, AnswerState::Done, None, String::new());
@@ -363,7 +364,7 @@ impl Progress {
         Some(Answer { image: runs.map(Box::new), ..waits })
     }
 
-    /// What was pulled runs: that can wait, unless something else is told anyway.
+    /// Whether to delay the report that the pulled image runs, if nothing else is new.
     fn is_told_later(&self, now: Mono, before: Option<&Answer>) -> bool {
         let pulled = self.pulled.as_ref();
         let known = told_of(before).zip(pulled).is_some_and(|(told, pulled)| is_same(told, pulled));
@@ -371,7 +372,7 @@ impl Progress {
         is_pulled && known && now < self.changed_at.after(TOLD_AFTER)
     }
 
-    /// When to look again though nothing happened.
+    /// When to act again if no event comes before.
     pub(super) fn wake_at(&self, now: Mono) -> Option<Mono> {
         let comes = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
         let since = if comes { Some(self.since) } else { self.running.as_ref().map(|_| self.changed_at) };
@@ -389,17 +390,17 @@ impl Progress {
     }
 }
 
-/// What was told of the image.
+/// The image in the stored answer.
 fn told_of(before: Option<&Answer>) -> Option<&Pulled> {
     before?.image.as_ref()?.pulled.as_ref()
 }
 
-/// They are of one image, however the node came by it.
+/// Whether both are one image, pulled or already present.
 fn is_same(one: &Pulled, other: &Pulled) -> bool {
     (&one.image_id, &one.digest) == (&other.image_id, &other.digest)
 }
 
-/// Nothing follows on it.
+/// Whether no other answer follows it.
 fn is_final(stored: &Answer) -> bool {
     matches!(stored.state, AnswerState::Refused | AnswerState::Failed)
 }

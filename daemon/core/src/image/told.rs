@@ -1,4 +1,4 @@
-//! What is told of an image: whose it is, and what the node has.
+//! Answers about an image: whether it is allowed, and what the node has.
 
 use pitstop_api::condition::truncate;
 use pitstop_api::image::Reference;
@@ -8,10 +8,10 @@ use pitstop_api::text::quoted;
 use super::{Image, Named, Newest};
 use crate::verdict::of_another;
 
-/// Longest ID of an image that is told, in characters: as the `NodeWork` has it.
+/// Longest image ID in an answer, in characters: the bound of the `NodeWork`.
 const MAX_ID: usize = 256;
 
-/// Why the image of an order may not be had for its container: only another version of what that runs already.
+/// Why an order may not pull its image: the container must already run an image of that repository.
 pub(super) fn refused(
     order: &Order,
     wanted: &Reference,
@@ -37,12 +37,12 @@ pub(super) fn refused(
     Some((AnswerReason::WrongRepository, text))
 }
 
-/// As its Pod names it; where the runtime does not tell that, all names that it has for the image.
+/// The Pod's name for the image or, if the runtime does not report that, all names of the runtime.
 fn references(named: &Named) -> Vec<String> {
     if named.asked.is_empty() { named.references.clone() } else { vec![named.asked.clone()] }
 }
 
-/// Why nothing is pulled: fewer bytes are free than must be. What cannot be seen is not judged.
+/// The error text if fewer bytes are free than needed; `None` also if the free bytes are unknown.
 pub(super) fn too_full(free: Option<u64>, needed: u64) -> Option<String> {
     let free = free.filter(|free| *free < needed)?;
     let mib = |bytes: u64| bytes / (1024 * 1024);
@@ -53,7 +53,7 @@ pub(super) fn too_full(free: Option<u64>, needed: u64) -> Option<String> {
     ))
 }
 
-/// What is told of an image that the node has.
+/// The report of an image on the node.
 pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64>) -> Pulled {
     Pulled {
         image_id: truncate(&image.id, MAX_ID),
@@ -64,7 +64,7 @@ pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64
     }
 }
 
-/// What is told of a container.
+/// The report of a container.
 pub(super) fn running(wanted: &Reference, newest: &Newest) -> Running {
     Running {
         container_id: newest.id.as_str().to_owned(),
@@ -73,8 +73,9 @@ pub(super) fn running(wanted: &Reference, newest: &Newest) -> Running {
     }
 }
 
-/// The digest by which the runtime knows an image in that repository. One image can have several: an index and a manifest name
-/// the same configuration. The one that is asked for goes first, then the smallest, so that nodes say the same.
+/// The digest by which the runtime knows an image in that repository. One image can have several: an index and a
+/// manifest name the same configuration. The ordered digest goes first, then the smallest, so that all nodes report the
+/// same.
 fn digest(wanted: &Reference, digests: &[String]) -> String {
     let of = |text: &String| {
         let known = Reference::parse(text).ok().filter(|known| known.same_repository(wanted))?;

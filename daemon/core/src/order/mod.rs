@@ -1,4 +1,4 @@
-//! How far one order is, in this process.
+//! Progress of one order in this process.
 
 mod resizing;
 
@@ -21,10 +21,10 @@ use crate::resize::Present;
 use crate::verdict::well_formed;
 use resizing::Resizing;
 
-/// Stops without effect after which the daemon says so. It goes on: the controller withdraws the order in time.
+/// Stops without effect after which the daemon reports them. It goes on: the controller withdraws the order in time.
 pub(crate) const TOLD_STOPS: u32 = 3;
 
-/// How long after its time the end of a hook may be told: the executor ends a hook at its limit.
+/// How long after a hook's limit its end may be reported: the executor ends a hook at its limit.
 const HOOK_MARGIN: Duration = Duration::from_secs(5);
 
 /// What this process does about an order.
@@ -41,28 +41,28 @@ pub(crate) enum Step {
     Hooking,
     /// The runtime is stopping the container.
     Stopping,
-    /// The cgroups may be read: nothing is changed by it, so no acknowledgement is needed.
+    /// The cgroups may be read. That changes nothing, so it needs no acknowledgement.
     Read,
     /// The cgroups are being read.
     Reading,
-    /// What is to be changed may be looked at.
+    /// The resources to change may be read.
     Look,
-    /// It is being looked at.
+    /// They are being read.
     Looking,
-    /// It may be changed, once the acknowledgement is stored.
+    /// They may be changed, once the acknowledgement is stored.
     Fit {
-        /// What was seen.
+        /// The resources found.
         present: Box<Present>,
-        /// When.
+        /// When they were read.
         at: Mono,
     },
-    /// It is being changed.
+    /// They are being changed.
     Resizing,
-    /// Nothing is left to do; the answer.
+    /// The order is over; its answer.
     Over(Answer),
 }
 
-/// What an order asks for, as it was first seen.
+/// What an order asks for, as first seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// Nothing that this daemon knows.
@@ -70,7 +70,7 @@ pub(crate) enum Asks {
     Nothing,
     /// A stop.
     Stop,
-    /// A look at the cgroups.
+    /// The values of the cgroups.
     Read,
     /// Other resources.
     Resize(Box<Resize>),
@@ -88,49 +88,49 @@ impl Asks {
     }
 }
 
-/// Where the container's preStop hook stands.
+/// State of the container's preStop hook.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum HookStep {
-    /// There is none, or nobody has looked yet.
+    /// None, or not known yet.
     #[default]
     None,
     /// It must run before the stop.
     Waits(Hook),
-    /// It ended, in this process or in one before it; what went wrong.
+    /// It ended, in this or an earlier process; the failure, or `None`.
     Ended(Option<String>),
 }
 
-/// Whether this process was there while the hook ran.
+/// Whether this process was paused while the hook ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HookTime {
-    /// It ran none, or the stop that follows one has begun.
+    /// It runs no hook, or the stop after the hook has begun.
     #[default]
     None,
-    /// It is told of the end by then, if it does not stand still.
+    /// Unless the process is paused, it learns of the hook's end by then.
     Until(Mono),
-    /// The hook has ended by then, and the stop follows: it began with the hook.
+    /// The hook ended in time. The stop, which began with the hook, follows.
     Kept,
-    /// It was told later than that: it stood still.
+    /// The process learned of the end too late: it was paused.
     Missed,
 }
 
-/// How the order stands with its book.
+/// Relation of the order to its book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It stands in the book.
+    /// The book has the order.
     #[default]
     Stands,
-    /// It is its turn, and nothing begins before a write proves that it still stands.
+    /// It has its turn, but a write must first prove that the book still has it.
     AsksBook,
-    /// The book that it stood in is gone.
+    /// Its book is gone.
     Outlived,
 }
 
-/// How many sent stops are remembered: four times what a book can hold.
+/// How many sent stops are remembered: four times the orders of a full book.
 const MAX_SENT: usize = 4 * MAX_ORDERS;
 
-/// The stops that this process was about to send, by their orders' IDs: the container, and when its grace began to count, in seconds
-/// since the node's boot. The oldest are forgotten beyond [`MAX_SENT`].
+/// Stops that this process was about to send, by order ID. Each has the container, and the start of its grace period in
+/// seconds since the node's boot. Beyond [`MAX_SENT`], the oldest are forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent(BTreeMap<String, (ContainerId, i64)>);
 
@@ -147,7 +147,8 @@ impl Sent {
         self.0.insert(order_id.to_owned(), (container_id.clone(), since));
     }
 
-    /// When the grace of the order's container began to count, if a stop was about to be sent to it for that order.
+    /// Start of the grace period, in seconds since the node's boot, if this process was about to send that order's
+    /// stop.
     pub(crate) fn since(&self, order: &Order) -> Option<i64> {
         self.0
             .get(&order.id)
@@ -159,35 +160,35 @@ impl Sent {
 /// One order's progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
-    /// What is being done.
+    /// The current step.
     pub(crate) step: Step,
     /// The Pod that the order names.
     pub(crate) pod: OrderPod,
     /// The container that it names.
     pub(crate) container: OrderContainer,
-    /// Its ID; absent where the order makes no sense, of which nothing begins then.
+    /// Its ID; `None` for an invalid order, of which nothing begins.
     pub(crate) target: Option<ContainerId>,
-    /// What is to be done.
+    /// What the order asks for.
     pub(crate) asks: Asks,
-    /// Whether it still stands.
+    /// Whether the book still has the order.
     pub(crate) standing: Standing,
     /// The hook.
     pub(crate) hook: HookStep,
-    /// Whether this process was there while it ran.
+    /// Whether this process was paused while it ran.
     pub(crate) hook_time: HookTime,
-    /// A stop was sent by this process.
+    /// Number of stops that this process sent.
     pub(crate) stops: u32,
-    /// What to say of stops that had no effect, once there were [`TOLD_STOPS`].
+    /// Message about stops without effect, once there were [`TOLD_STOPS`].
     pub(crate) retried: Option<String>,
-    /// Seconds of grace in all; known once the runtime was asked.
+    /// Whole grace period in seconds; known once the runtime was asked.
     pub(crate) grace_seconds: i64,
-    /// When the grace began to count, in seconds since the node's boot; known once this process acts.
+    /// Start of the grace period, in seconds since the node's boot; known once this process acts.
     pub(crate) grace_since: i64,
-    /// What is known of a resize.
+    /// State of a resize.
     pub(crate) resizing: Resizing,
-    /// The runtime was asked about the container at least once.
+    /// Whether the runtime was asked about the container at least once.
     pub(crate) begun: bool,
-    /// The cgroups could not be read; whether because the container has ended, the runtime was to tell.
+    /// Whether a read of the cgroups failed. Then the runtime says whether the container has ended.
     pub(crate) unreadable: bool,
     /// Waits between tries.
     pub(crate) backoff: Backoff,
@@ -196,15 +197,14 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing done yet about the order.
+    /// A new order.
     pub(crate) fn new(order: &Order, target: Option<ContainerId>, step: Step, hook: HookStep) -> Self {
         let (pod, container) = (order.pod.clone(), order.container.clone());
         Self { step, pod, container, target, asks: Asks::of(order), hook, ..Self::default() }
     }
 
-    /// The order names what it named when it was first seen. An order never changes, so another one of its ID is none
-    /// that may be carried out: the container that is known to be the Pod's would not be the one that is named. What was
-    /// done for another book counts for none of this one.
+    /// Whether the order is the one first seen. An order never changes, so another order with its ID must not be
+    /// carried out: the checked container would not be the named one. Work for another book does not count.
     pub(crate) fn is_of(&self, order: &Order) -> bool {
         self.standing != Standing::Outlived
             && self.pod == order.pod
@@ -212,9 +212,9 @@ impl Progress {
             && self.asks == Asks::of(order)
     }
 
-    /// Heeds the stored answer, which may be another daemon's on this node: a final one stands. What was found ended
-    /// before the acknowledgement was seen is asked about again, since a stop may have ended it meanwhile.
-    /// An order that makes no sense is never asked about.
+    /// Applies the stored answer, which may be from another daemon on this node. A final answer stands. If the
+    /// container was found ended before the acknowledgement was seen, the daemon asks again: a stop may have ended it.
+    /// It never asks about an invalid order.
     pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
         let asked = || self.asks == Asks::Stop && well_formed(order).is_ok();
@@ -231,7 +231,7 @@ impl Progress {
         }
     }
 
-    /// Nothing is under way in the runtime.
+    /// Whether no action is under way.
     pub(crate) fn idle(&self) -> bool {
         !matches!(
             self.step,
@@ -239,13 +239,13 @@ impl Progress {
         )
     }
 
-    /// It waits for something that may take for ever, so later orders of its Pod go.
+    /// Whether it waits for something that may never come, so that later orders of its Pod pass.
     pub(crate) fn stands_back(&self) -> bool {
         self.resizing.stalled.is_some()
     }
 
-    /// It stands back, and its time has not come, or an order of its Pod is under way (`taken`: UIDs of such Pods). What
-    /// is under way of itself goes on.
+    /// Whether it stands back and must wait. Its time has not come, or its own action or another order of its Pod is
+    /// under way (`taken`: UIDs of such Pods).
     pub(crate) fn waits_behind(&mut self, now: Mono, taken: &BTreeSet<String>) -> bool {
         if !self.stands_back() {
             return false;
@@ -253,12 +253,12 @@ impl Progress {
         if !self.idle() || self.ask_at.is_some_and(|at| at > now) {
             return true;
         }
-        // Not to be woken for it: it goes on when the other one has ended.
+        // No wake-up is needed: it continues when the other order has ended.
         self.ask_at = None;
         taken.contains(&self.pod.uid)
     }
 
-    /// What went wrong with the hook.
+    /// Why the hook failed.
     pub(crate) fn hook_failure(&self) -> Option<&str> {
         match &self.hook {
             HookStep::Ended(failure) => failure.as_deref(),
@@ -266,9 +266,9 @@ impl Progress {
         }
     }
 
-    /// What to say of an order that is being carried out.
+    /// Reason and message for an order under way.
     pub(crate) fn trouble(&self) -> Option<(AnswerReason, &str)> {
-        // The controller must know of stops without effect to withdraw the order; a hook that failed was told before.
+        // The controller must know of stops without effect, to withdraw the order. A failed hook was reported before.
         let retried = self.retried.as_deref().map(|text| (AnswerReason::StopRetried, text));
         let stalled = self.resizing.stalled.as_ref().map(|(reason, text)| (*reason, text.as_str()));
         retried.or(stalled).or_else(|| Some((AnswerReason::PreStopHookFailed, self.hook_failure()?)))
@@ -279,16 +279,17 @@ impl Progress {
         self.hook = hook_ended(failure);
     }
 
-    /// The container has got its signal, or is about to: what is left of the grace is the container's alone. Before that
-    /// nobody has told it to end, or its hook was cut and begins anew, and so does the grace. What ended by the record of
-    /// the node was followed by the stop, but in a process that stood still.
+    /// Whether the container has its stop signal, or is about to get it: the rest of the grace period is the
+    /// container's alone. Before that, the grace period begins again: the container was not told to end, or its hook
+    /// was cut and runs again. A hook that ended by the node's record was followed by the stop, except in a paused
+    /// process.
     pub(crate) fn signalled(&self) -> bool {
         let stood_still = matches!(self.hook_time, HookTime::Until(_) | HookTime::Missed);
         self.stops > 0 || (matches!(self.hook, HookStep::Ended(_)) && !stood_still)
     }
 
-    /// Something is to begin that does not follow at once from what this process has begun: the book must have been proved
-    /// a short while ago.
+    /// Whether the book must have been proved recently: what begins now does not follow at once from what this process
+    /// began.
     pub(crate) fn must_ask(&self) -> bool {
         matches!(self.step, Step::Ready) && self.hook_time != HookTime::Kept
     }
@@ -325,7 +326,7 @@ impl Progress {
         Answer { state: AnswerState::Done, reason, message, ..acknowledged }
     }
 
-    /// The hook, if it still must run, else the stop; with the grace that is left.
+    /// The hook if it must still run, otherwise the stop, with the rest of the grace period.
     pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut Sent) -> Option<Action> {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
         let left = self.grace_seconds.saturating_sub(elapsed);
@@ -336,7 +337,7 @@ impl Progress {
                 self.hook_time = HookTime::Until(now.after(seconds(left)).after(HOOK_MARGIN));
                 return Some(Action::RunHook { order_id, container_id, hook, limit_seconds: left });
             }
-            // A process before this one used up the grace, and was cut before the hook ended.
+            // An earlier process used up the grace period, and was cut before the hook ended.
             HookStep::Waits(_) => self.hook_ended(Some("no grace was left to run the preStop hook again")),
             other => self.hook = other,
         }
@@ -355,8 +356,8 @@ impl Progress {
         Some(Action::ReadCgroups { order_id: order_id.to_owned(), container_id, pod_uid })
     }
 
-    /// The cgroups were read, or not. They go with the container, so the first time that they cannot be read the
-    /// runtime is asked whether it has ended.
+    /// Takes the result of the read. Cgroups vanish with the container, so after the first failure the daemon asks the
+    /// runtime whether it has ended.
     pub(crate) fn was_read(&mut self, order_id: &str, now: Mono, result: Result<Box<Observed>, CallFailure>) {
         self.step = match result {
             Ok(observed) => {
@@ -381,7 +382,7 @@ impl Progress {
     }
 }
 
-/// A hook that ended; `failure` may come from outside.
+/// A hook that ended; truncates `failure`, which may come from outside.
 pub(crate) fn hook_ended(failure: Option<&str>) -> HookStep {
     HookStep::Ended(failure.map(|text| truncate(text, MAX_MESSAGE)))
 }
@@ -391,14 +392,14 @@ pub(crate) fn uptime_seconds(now: Mono) -> i64 {
     i64::try_from(now.0 / 1000).unwrap_or(i64::MAX)
 }
 
-/// The answer to an order whose ID was another order's.
+/// The answer to an order with the ID of another.
 pub(crate) fn reused(order_id: &str) -> Answer {
     let text =
         "an order never changes, and this one has the ID of another: withdraw it and place one with a new ID";
     answer(order_id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text.to_owned())
 }
 
-/// The answer to an order of which nothing may begin any more, while its container runs.
+/// The answer to a closed order whose container still runs.
 pub(crate) fn request_over(order_id: &str) -> Step {
     let text = "the request has ended: the container is not stopped";
     Step::Over(answer(order_id, AnswerState::Refused, Some(AnswerReason::RequestOver), text.to_owned()))

@@ -13,11 +13,11 @@ use super::{Asks, Progress, Step, answer};
 use crate::action::{Action, CallFailure};
 use crate::resize::{Change, Driver, Goal, Present, Seen, Write, forgets, in_use, told, writes};
 
-/// What was seen longer ago is looked at again before anything is written: memory may be in use by now.
+/// Older values are read again before a write: memory may be in use by now.
 const FRESH: Duration = Duration::from_secs(2);
 /// Waits while memory is in use: the first and the longest.
 const IN_USE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-/// How long after the kernel could reclaim no more it is asked to try again.
+/// Wait before the kernel is asked again to reclaim memory.
 const RECLAIMED: Duration = Duration::from_secs(30);
 /// Waits after writes that failed or had no effect.
 const FAILED: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
@@ -25,38 +25,38 @@ const FAILED: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 /// What this process knows of an order to resize.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resizing {
-    /// The container runs. Else only the Pod is changed.
+    /// Whether the container runs. If not, only the Pod is changed.
     pub(crate) runs: bool,
-    /// Why it stands back, and lets later orders of its Pod go.
+    /// Why it stands back for later orders of its Pod.
     pub(crate) stalled: Option<(AnswerReason, String)>,
-    /// How often in a row for that reason.
+    /// Number of consecutive waits for that reason.
     stalls: u32,
     /// When this process last made the kernel reclaim memory.
     reclaimed: Option<Mono>,
-    /// The container has been written to by this process.
+    /// Whether this process has written to the container.
     written: bool,
     /// The last writes of resources.
     writes: Writes,
 }
 
-/// Where writes of resources stand.
+/// State of the writes of resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writes {
-    /// There are none whose effect is open.
+    /// No write has an unknown effect.
     #[default]
     Settled,
     /// They are under way.
     UnderWay,
-    /// What was written is yet to be looked at.
+    /// The written values are not read back yet.
     Unproven,
 }
 
 impl Progress {
-    /// The runtime knows the container of an order to resize, or it need not.
+    /// The check of an order to resize succeeded.
     pub(crate) fn may_resize(&mut self, order: &Order, runs: bool) {
         let forgets = order.action.resize.as_ref().is_some_and(forgets);
         self.resizing.runs = runs;
-        // Nothing is changed on the node, so nothing need be acknowledged.
+        // Nothing changes on the node, so no acknowledgement is needed.
         self.step = if forgets {
             Step::Over(answer(&order.id, AnswerState::Done, None, String::new()))
         } else {
@@ -64,7 +64,7 @@ impl Progress {
         };
     }
 
-    /// Looks at what the cgroups hold.
+    /// Begins to read the cgroups.
     pub(crate) fn look(&mut self, order_id: &str, held: &[Held]) -> Option<Action> {
         let container_id = self.target.clone()?;
         self.ask_at = None;
@@ -79,8 +79,8 @@ impl Progress {
         })
     }
 
-    /// The cgroups were looked at, or cannot be. As they go with the container, the first time the runtime is asked
-    /// whether it has ended.
+    /// Takes the result of the read. Cgroups vanish with the container, so after the first failure the daemon asks the
+    /// runtime whether it has ended.
     pub(crate) fn was_looked_at(
         &mut self,
         order_id: &str,
@@ -120,7 +120,7 @@ impl Progress {
         };
     }
 
-    /// The order is acknowledged, and what was there before is recorded: writes what is missing.
+    /// Writes the missing values. The order is acknowledged, and the original resources are recorded.
     pub(crate) fn resize(&mut self, acknowledged: &Answer, held: &[Held], now: Mono) -> Option<Action> {
         let Asks::Resize(resize) = self.asks.clone() else { return None };
         let resize = resize.as_ref();
@@ -152,7 +152,7 @@ impl Progress {
             return None;
         };
         if unproven {
-            // Where the container's limits are not there its weight may not be either, and look right by chance.
+            // If the container's limits are missing, its weight may be missing too, and look right by chance.
             if writes.iter().any(|write| matches!(write, Write::Container { .. })) {
                 self.resizing.written = false;
             }
@@ -170,7 +170,7 @@ impl Progress {
         Some(Action::Resize { order_id, container_id, pod_uid, cgroup, writes })
     }
 
-    /// The writes went well, or one failed; whether they had an effect is looked at.
+    /// Takes the result of the writes; the next read shows whether they had an effect.
     pub(crate) fn was_resized(
         &mut self,
         order_id: &str,
@@ -181,7 +181,7 @@ impl Progress {
         let given = std::mem::take(&mut self.resizing.writes) == Writes::UnderWay;
         match result {
             Ok(()) => {
-                // How much could be reclaimed the next look shows.
+                // The next read shows how much was reclaimed.
                 if given {
                     (self.resizing.written, self.resizing.writes) = (true, Writes::Unproven);
                 }
@@ -196,15 +196,15 @@ impl Progress {
         }
     }
 
-    /// The acknowledgement is there, and what was there before is not: a daemon that knows of no such record has written
-    /// the status since, or the definition of the kind is too old for it. Nobody could ever give that back.
+    /// The book has the acknowledgement but not the record. A daemon that does not know such records has written the
+    /// status since, or the CRD is too old. Nothing could ever restore the original resources.
     pub(crate) fn unrecorded(&mut self, acknowledged: &Answer) {
         let why = "the book does not keep what was there before: its definition, or another daemon of this node, is of \
                    an older version";
         self.step = Step::Over(failed(&acknowledged.order_id, Some(acknowledged), why));
     }
 
-    /// Waits, and lets later orders of the Pod go. It is told once for each reason: numbers that change would be a write
+    /// Waits, and lets later orders of the Pod pass. Each reason is reported once: changing numbers would cost a write
     /// each time.
     fn stall(&mut self, now: Mono, reason: AnswerReason, why: &str, (first, most): (Duration, Duration)) {
         if self.resizing.stalled.as_ref().is_none_or(|(before, _)| *before != reason) {
@@ -229,12 +229,12 @@ fn refusal(resize: &Resize, present: &Present) -> Option<(AnswerReason, &'static
     ))
 }
 
-/// A container that does not run is left alone.
+/// Wanted and present values of the container, if it runs.
 fn of_container<'a>(resize: &'a Resize, present: &'a Present) -> Option<(&'a Bounds, &'a Seen)> {
     resize.container.as_ref().zip(present.container.as_ref())
 }
 
-/// How many bytes the container uses beyond what it is to use. A limit that is not lowered needs no room.
+/// Bytes that the container uses above `reclaim_to`; `None` if its limit is not lowered, which needs no room.
 fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
     let cgroup = present.container?.cgroup;
     let beyond = cgroup.memory_usage?.saturating_sub(resize.reclaim_to?);
@@ -244,7 +244,7 @@ fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
     (beyond > 0 && lowers && !present.of_container.is_empty()).then_some(beyond)
 }
 
-/// What the Pod's cgroup is to hold.
+/// The goal for the Pod's cgroup.
 fn of_pod<'a>(resize: &Resize, present: &'a Present) -> Option<(Goal, &'a Seen)> {
     let (bounds, seen) = resize.pod.as_ref().zip(present.pod.as_ref())?;
     let goal = Goal::of(bounds, &seen.cgroup);

@@ -1,4 +1,4 @@
-//! What Pods get back when the book that said what they are held at is deleted.
+//! How held Pods get their original resources back when their book is deleted.
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{MAX_SHARES, MIN_SHARES, curved_weight, linear_weight};
@@ -11,13 +11,13 @@ use super::{Change, Driver, Goal, Seen, Write, in_use, writes};
 pub struct Part<'a> {
     /// Its ID.
     pub id: &'a ContainerId,
-    /// What it held before.
+    /// Its original values.
     pub original: &'a Cgroup,
-    /// What it holds.
+    /// Its present values.
     pub present: &'a Seen,
 }
 
-/// What must be written so that a Pod has what it had; nothing once it has. The error says whose memory does not fit yet.
+/// Writes that restore a Pod's original values; empty if nothing differs. The error says whose memory does not fit yet.
 pub fn give_back(held: &Held, pod: Option<&Seen>, containers: &[Part<'_>]) -> Result<Vec<Write>, String> {
     let change = |original: &Cgroup, present| Change { present, goal: Goal::before(original), written: true };
     let parts: Vec<(&ContainerId, Change<'_>)> =
@@ -36,7 +36,7 @@ pub fn give_back(held: &Held, pod: Option<&Seen>, containers: &[Part<'_>]) -> Re
     Ok(writes(Driver::of(&held.cgroup), pod.map(|seen| change(&held.original, &seen.cgroup)), &parts))
 }
 
-/// Shares that a runtime makes that `cpu.weight` of: the least ones. `curved`: it is one of those that take the curve.
+/// The smallest shares that a runtime converts to that `cpu.weight`. `curved`: the runtime converts by the curve.
 pub fn shares_of(weight: i64, curved: bool) -> i64 {
     let of = if curved { curved_weight } else { linear_weight };
     let (mut low, mut high) = (MIN_SHARES, MAX_SHARES);

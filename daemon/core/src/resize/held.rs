@@ -1,16 +1,16 @@
-//! The record of what Pods are held at, in the status of the book.
+//! The record of held Pods in the status of the book.
 
 use pitstop_api::nodework::{Cgroup, Held, HeldContainer, MAX_HELD, Order, Resize};
 
 use super::Present;
 
-/// Most containers in the record, over all Pods: with some hundred bytes for each, the book stays far below what etcd
-/// stores in one object.
+/// Most containers in the record, over all Pods. At some hundred bytes each, the book stays far below etcd's limit for
+/// one object.
 pub const MAX_HELD_CONTAINERS: usize = 512;
 /// Most containers of one Pod in the record: the schema's bound.
 const MAX_OF_POD: usize = 64;
 
-/// An order is acknowledged. The error says why there is no room for another record.
+/// Records an acknowledged order. The error says why the record has no room.
 pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
     let Some(resize) = given(order) else { return Ok(()) };
     if resize.hold {
@@ -25,7 +25,7 @@ pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> R
     Ok(())
 }
 
-/// What was there before is kept from the first time: later it would be what an order gave.
+/// Keeps the original values of the first time: later values come from an order.
 fn hold(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
     has_room(held, order)?;
     let fresh = HeldContainer {
@@ -48,14 +48,14 @@ fn hold(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), St
     pod.given = None;
     match pod.containers.iter_mut().find(|container| container.name == fresh.name) {
         Some(container) if is_of(container, order) => under_way(container, order),
-        // A later instance: the one before it is gone.
+        // A later instance: the earlier one is gone.
         Some(container) => *container = fresh,
         None => pod.containers.push(fresh),
     }
     Ok(())
 }
 
-/// A container of that name is on record, or there is room for it.
+/// An error if the record neither has a container of that name nor room for it.
 fn has_room(held: &[Held], order: &Order) -> Result<(), String> {
     let pod = held.iter().find(|held| held.pod.uid == order.pod.uid);
     let of_pod = pod.map_or(&[][..], |pod| &pod.containers);
@@ -80,12 +80,12 @@ fn under_way(container: &mut HeldContainer, order: &Order) {
     container.before = container.given.take().or(container.before);
 }
 
-/// What is written back: no counters.
+/// The values to restore: no counters.
 fn limits(cgroup: &Cgroup) -> Cgroup {
     Cgroup { memory_usage: None, oom_kills: None, ..*cgroup }
 }
 
-/// The record of an order that holds is there; of one that does not, none is needed.
+/// Whether the record for the order exists; an order without `hold` needs none.
 pub(crate) fn recorded(held: &[Held], order: &Order) -> bool {
     let Some(resize) = &order.action.resize else { return true };
     let pod = held.iter().find(|held| held.pod.uid == order.pod.uid);
@@ -93,7 +93,7 @@ pub(crate) fn recorded(held: &[Held], order: &Order) -> bool {
     !resize.hold || pod.is_some_and(|pod| pod.containers.iter().any(names))
 }
 
-/// An order is done.
+/// Records that an order is done.
 pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
     let Some(resize) = given(order) else { return };
     if let Some(pod) = of_pod(held, order) {
@@ -114,22 +114,22 @@ fn of_pod<'a>(held: &'a mut [Held], order: &Order) -> Option<&'a mut Held> {
     held.iter_mut().find(|held| held.pod.uid == order.pod.uid)
 }
 
-/// It is the instance that the order names.
+/// Whether it is the instance that the order names.
 fn is_of(container: &HeldContainer, order: &Order) -> bool {
     container.name == order.container.name && container.id == order.container.id
 }
 
-/// What an order gives or gives back, if it does not only take memory.
+/// The resize of an order, unless it only reclaims memory.
 fn given(order: &Order) -> Option<&Resize> {
     order.action.resize.as_ref().filter(|resize| !reclaims(resize))
 }
 
-/// The order changes nothing on the node: only the record goes.
+/// Whether the order changes nothing on the node and only drops the record.
 pub(crate) fn forgets(resize: &Resize) -> bool {
     resize.gives_nothing() && resize.reclaim_to.is_none()
 }
 
-/// Memory is taken back, and nothing given: no record of anything.
+/// Whether the order only reclaims memory, which needs no record.
 fn reclaims(resize: &Resize) -> bool {
     resize.gives_nothing() && resize.reclaim_to.is_some()
 }

@@ -1,8 +1,8 @@
 //! Orders to give a container and its Pod other resources.
 //!
-//! An order is carried out in steps that may all be repeated: look at what the cgroups hold, acknowledge it, and write
-//! down in the same write what was there before; write what differs; look again. Nothing differs any more: it is done.
-//! So a process that starts anew needs to know nothing of what the one before it did.
+//! Each step of an order can be repeated. The daemon reads the cgroups; acknowledges, and records the original values
+//! in the same write; writes what differs; reads again. If nothing differs, the order is done. So a new process needs
+//! to know nothing about an earlier one.
 
 mod back;
 mod held;
@@ -32,57 +32,57 @@ pub enum Setting {
     Quota {
         /// Microseconds in each period; absent for no limit.
         quota: Option<i64>,
-        /// Microseconds; what the cgroup has.
+        /// The cgroup's own period, in microseconds.
         period: i64,
     },
     /// Bytes; absent for no limit.
     Memory(Option<i64>),
 }
 
-/// One thing that is done to a cgroup.
+/// One change of a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Into the Pod's.
+    /// To the Pod's.
     Pod(Setting),
-    /// Into a container's: one call of the runtime, which never gets an empty one.
+    /// To a container's, by one runtime call; never empty.
     Container {
         /// The container.
         id: ContainerId,
         /// What is written.
         settings: Vec<Setting>,
     },
-    /// The kernel is to reclaim memory, as far as it can.
+    /// Makes the kernel reclaim memory, as far as it can.
     Reclaim {
-        /// Where the container's cgroup is, below the root of a hierarchy.
+        /// Path of the container's cgroup below the root of a hierarchy.
         cgroup: String,
         /// How many bytes.
         bytes: i64,
     },
 }
 
-/// What the cgroups of a container and of its Pod hold, and what decides whether that may be changed.
+/// Values of the cgroups of a container and its Pod, and what decides whether they may be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
-    /// Where the Pod's cgroup is, below the root of a hierarchy.
+    /// Path of the Pod's cgroup below the root of a hierarchy.
     pub cgroup: String,
-    /// Where the container's is; empty where that is not known.
+    /// Path of the container's cgroup; empty if unknown.
     pub of_container: String,
-    /// Which files they have.
+    /// Cgroup version.
     pub version: Version,
     /// The container's; absent when it has ended.
     pub container: Option<Seen>,
     /// The Pod's; absent when it is gone.
     pub pod: Option<Seen>,
-    /// The container has CPUs or memory nodes other than its Pod's: the kubelet's static managers have given it those.
+    /// Whether the container has CPUs or memory nodes other than its Pod's, from the kubelet's static managers.
     pub pinned: bool,
-    /// The container may use swap, and the node has some.
+    /// Whether the container may use swap and the node has some.
     pub swap: bool,
 }
 
 /// One cgroup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What it holds.
+    /// Its values.
     pub cgroup: Cgroup,
     /// Bytes of `memory_usage` that are page cache which the kernel can drop: `inactive_file`.
     pub inactive_file: i64,

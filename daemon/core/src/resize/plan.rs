@@ -1,4 +1,4 @@
-//! What is written into the cgroups of a Pod and its containers, and in which order.
+//! Which values are written to the cgroups of a Pod and its containers, and in which sequence.
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{
@@ -8,7 +8,7 @@ use pitstop_api::nodework::{Bounds, Cgroup};
 
 use super::{Seen, Setting, Write};
 
-/// Who keeps the cgroups.
+/// The cgroup driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
     /// The kubelet and the runtime themselves.
@@ -18,25 +18,25 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// By the path of a Pod's cgroup.
+    /// The driver, by the path of a Pod's cgroup.
     pub fn of(pod: &str) -> Self {
         let slice = |name: &str| name.strip_suffix(".slice").is_some_and(|name| !name.is_empty());
         if pod.rsplit('/').next().is_some_and(slice) { Self::Systemd } else { Self::Cgroupfs }
     }
 }
 
-/// The weight against others.
+/// The CPU weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weight {
     /// As `cpu.shares`.
     Shares(i64),
     /// As `cpu.weight`.
     Proper(i64),
-    /// It is left alone.
+    /// Unchanged.
     Any,
 }
 
-/// What a cgroup is to hold.
+/// Wanted values of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
     weight: Weight,
@@ -46,7 +46,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// These resources, by the kubelet's formulas, with the period that the cgroup has.
+    /// Values for these resources, by the kubelet's formulas, with the cgroup's own period.
     pub fn of(bounds: &Bounds, present: &Cgroup) -> Self {
         let period = period(present);
         Self {
@@ -57,7 +57,7 @@ impl Goal {
         }
     }
 
-    /// The same, without what would be less than what the cgroup has.
+    /// The same goal, but with no value below the cgroup's present one.
     #[must_use]
     pub fn or_more(self, present: &Cgroup) -> Self {
         let weight = match (self.weight, present.cpu_weight, present.cpu_shares) {
@@ -74,7 +74,7 @@ impl Goal {
         Self { weight, quota, period, memory }
     }
 
-    /// What it held before.
+    /// The original values.
     pub fn before(original: &Cgroup) -> Self {
         let weight = match (original.cpu_weight, original.cpu_shares) {
             (Some(weight), _) => Weight::Proper(weight),
@@ -85,21 +85,21 @@ impl Goal {
     }
 }
 
-/// One cgroup and what it is to hold.
+/// A cgroup and its goal.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
-    /// What it holds.
+    /// Present values.
     pub present: &'a Cgroup,
-    /// What it is to hold.
+    /// Wanted values.
     pub goal: Goal,
-    /// What it holds was written for that goal. Before that nobody knows which shares a container's `cpu.weight` stands
-    /// for: runtimes differ.
+    /// Whether the present values were written for that goal. Before that, the shares behind a container's `cpu.weight`
+    /// are unknown: runtimes differ.
     pub written: bool,
 }
 
-/// What must be written, in an order that after every single write leaves the Pod with what its containers have: what is
-/// raised is raised from the Pod down, and what is lowered is lowered from the containers up. A container that gets less
-/// goes before one that gets more. On v1 the kernel refuses a quota above that of the Pod.
+/// The necessary writes. After every single write, the Pod has what its containers have: values rise from the Pod down,
+/// and fall from the containers up. A container that gets less goes before one that gets more. On v1 the kernel refuses
+/// a quota above the Pod's.
 pub fn writes(
     driver: Driver,
     pod: Option<Change<'_>>,
@@ -130,7 +130,7 @@ pub fn writes(
         .collect()
 }
 
-/// What a cgroup does not hold as it should, and whether that is more than what it holds.
+/// Settings that differ from the goal, and whether each raises the value.
 fn missing(driver: Driver, change: &Change<'_>, container: bool) -> Vec<(Setting, bool)> {
     let Change { present, goal, written } = change;
     let mut missing = Vec::new();
@@ -177,7 +177,7 @@ fn is_weight(setting: Setting) -> bool {
     matches!(setting, Setting::Shares(_) | Setting::Weight(_))
 }
 
-/// The goal has more CPU time than what is there.
+/// Whether the goal has more CPU time than the cgroup.
 fn more_time(goal: &Goal, present: &Cgroup) -> bool {
     match (goal.quota, present.cpu_quota) {
         (None, _) => true,

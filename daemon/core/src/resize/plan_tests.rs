@@ -1,4 +1,4 @@
-//! Laws of the order of writes.
+//! Laws of the sequence of writes.
 
 use pitstop_api::logic::cgroup::{container_differs, pod_differs};
 use pitstop_api::quantity::Resources;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A cgroup on v1 or v2 as these resources make it, with that period.
+/// A v1 or v2 cgroup with these resources and that period.
 fn made(bounds: &Bounds, v2: bool, period: i64) -> Cgroup {
     let shares = shares(bounds.cpu_request);
     Cgroup {
@@ -19,7 +19,7 @@ fn made(bounds: &Bounds, v2: bool, period: i64) -> Cgroup {
     }
 }
 
-/// The kernel takes one setting.
+/// Applies one setting, as the kernel does.
 fn take(cgroup: &mut Cgroup, setting: Setting) {
     match setting {
         Setting::Shares(shares) if cgroup.cpu_weight.is_some() => {
@@ -32,12 +32,12 @@ fn take(cgroup: &mut Cgroup, setting: Setting) {
     }
 }
 
-/// Absent is endless.
+/// `None` means no limit.
 fn within(inner: Option<i64>, outer: Option<i64>) -> bool {
     outer.is_none_or(|outer| inner.is_none_or(|inner| inner <= outer))
 }
 
-/// As [`within`], where an endless container is as large as its Pod: the kernel lets it be.
+/// As [`within`], but an unlimited container is as large as its Pod: the kernel allows that.
 fn capped(inner: Option<i64>, outer: Option<i64>) -> bool {
     inner.is_none() || within(inner, outer)
 }
@@ -54,7 +54,7 @@ fn bounds() -> impl Strategy<Value = Bounds> {
     })
 }
 
-/// A Pod that is at least as large as a container in it; with no limit where that has none.
+/// A Pod at least as large as its container; without a limit if the container has none.
 fn around(container: &Bounds, more: &Bounds) -> Bounds {
     let add = |a: Option<i64>, b: Option<i64>| Some(a?.saturating_add(b?));
     Bounds {
@@ -116,7 +116,7 @@ proptest! {
             }
             prop_assert!(capped(now_container.cpu_quota, now_pod.cpu_quota), "{now_container:?} in {now_pod:?}");
             prop_assert!(capped(now_container.memory_limit, now_pod.memory_limit));
-            // Never less than both before and after: other containers of the Pod live in it too.
+            // Never below both the old and the new value: other containers of the Pod use it too.
             for (now, before, after) in [
                 (now_pod.cpu_quota, pod.cpu_quota, goal.cpu_quota),
                 (now_pod.memory_limit, pod.memory_limit, goal.memory_limit),
@@ -230,7 +230,7 @@ fn a_container_that_gets_less_goes_before_one_that_gets_more() {
     assert_eq!(ids, [less.as_str(), more.as_str()]);
 }
 
-/// 39 is 1024 shares for one runtime and 264 for another.
+/// A weight of 39 is 1024 shares for one runtime and 264 for another.
 #[test]
 fn the_weight_of_a_container_is_written_before_it_is_believed() {
     let bounds = Bounds { cpu_request: 1000, ..Bounds::default() };

@@ -1,13 +1,13 @@
-//! What is written, in words: for messages and logs.
+//! Descriptions of writes, for messages and logs.
 
 use super::{Setting, Write};
 
-/// Writes in words, in their order.
+/// Describes writes, in their sequence.
 pub fn listed(writes: &[Write]) -> String {
     writes.iter().map(told).collect::<Vec<_>>().join("; ")
 }
 
-/// A write in words.
+/// Describes a write.
 pub(crate) fn told(write: &Write) -> String {
     let (whose, settings) = match write {
         Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),

@@ -1,4 +1,4 @@
-//! What Pods get back when the book is gone that said what they are held at.
+//! How held Pods get their original resources back when their book is gone.
 
 use pitstop_api::logic::cgroup::{curved_weight, linear_weight};
 use pitstop_api::nodework::{Cgroup, Held, Resize};
@@ -7,7 +7,7 @@ use super::resize::{MB, ask, bounds, cgroup, hold, limits, may_pass, never, pres
 use super::*;
 use crate::resize::{Part, Seen, Write, give_back, shares_of};
 
-/// The book is deleted while a Pod is held, with or without an order under way.
+/// A held Pod without an open order, whose book is about to be deleted.
 fn losing() -> Node {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
     node.held(1, "web", 32, 64);
@@ -49,7 +49,7 @@ fn a_book_made_anew_keeps_no_record_so_what_was_there_before_comes_back_first() 
         b.status = NodeWorkStatus::default();
         b.orders = vec![Order { id: "req/c1/9".into(), ..hold(1, "web", 100, 96) }, hold(2, "db", 100, 64)];
     });
-    // Only of that Pod the orders wait: what is there now is not what was there before.
+    // Only orders of that Pod wait: its present values are not the original ones.
     node.inspected("req/c2/1", running(2, "db"));
     node.writes_back(Ok(()));
     node.inspected("req/c1/9", running(1, "web"));
@@ -61,7 +61,7 @@ fn what_fails_to_come_back_is_tried_again_some_times() {
     node.send(Event::Book(Watch::Gone(node.book.clone())));
     let mut waits = Vec::new();
     for n in 0..5 {
-        // What seems to fail for good may be a container that ended meanwhile.
+        // A failure that seems final may come from a container that ended meanwhile.
         node.writes_back(Err(if n == 1 { never("gone") } else { may_pass("busy") }));
         waits.push(node.wait());
     }
@@ -132,12 +132,12 @@ fn a_pod_and_its_containers_get_back_what_they_had_unless_memory_is_in_use() {
     assert_eq!(give_back(&held, Some(&back), &[]), Ok(vec![]));
 }
 
-/// The Pod is said to be gone, and its record is to go.
+/// The order to drop the record of a missing Pod.
 fn forget() -> Order {
     Order { id: "req/c1/2".into(), ..ask(1, "web", Resize::default()) }
 }
 
-/// Also by a daemon that may not resize any more: nothing is changed on the node.
+/// Also by a daemon without the right to resize: nothing changes on the node.
 #[test]
 fn a_pod_that_is_gone_is_forgotten_in_one_write() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
@@ -150,7 +150,7 @@ fn a_pod_that_is_gone_is_forgotten_in_one_write() {
     node.quiet();
 }
 
-/// A controller whose list of Pods is behind takes for gone what it does not know yet.
+/// A controller with a stale list takes Pods for gone that it does not know yet.
 #[test]
 fn a_pod_is_not_forgotten_while_its_container_runs() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);

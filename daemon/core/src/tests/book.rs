@@ -1,4 +1,4 @@
-//! The book: what it holds, what is remembered of it, and what happens when it moves or goes.
+//! The book: its orders, what the daemon remembers, and what happens when it changes or goes.
 
 use super::hooks::{exec, hooked, hooking};
 use super::*;
@@ -23,7 +23,7 @@ fn the_orders_of_the_book_are_open_until_they_are_withdrawn() {
     assert_eq!(node.daemon.open_orders().len(), 0);
 }
 
-/// A node that comes back under its name has a new book; the write into the old one never comes by.
+/// A node that returns under its name has a new book; the watch never shows the write to the old one.
 #[test]
 fn a_book_made_anew_is_heeded_though_an_own_write_has_not_come_by() {
     let mut node = Node::new(vec![order(1, "web", None)]);
@@ -95,7 +95,7 @@ fn of_hooks_that_ended_those_of_withdrawn_orders_are_forgotten_when_there_are_to
     node.hook(1);
     node.hook_done(1, Ok(()));
     node.stop(1);
-    // An order by the name of one that is forgotten: its hook counts as not run.
+    // An order with the ID of a forgotten one: its hook counts as not run.
     let again = Order { id: "old/c7/1".into(), ..order(7, "db", Some(30)) };
     node.change(|b| b.orders.push(again));
     node.expect(|a| matches!(a, Action::Inspect { container_id, .. } if *container_id == id(7)));
@@ -104,7 +104,7 @@ fn of_hooks_that_ended_those_of_withdrawn_orders_are_forgotten_when_there_are_to
     assert_eq!(node.hook(7).0, exec());
 }
 
-/// An order placed ahead of one that was asked about; what this process told of the latter stands meanwhile.
+/// An order is placed before one that is already checked. The answer of this process to the latter stands.
 #[test]
 fn an_acknowledgement_of_this_process_is_not_written_again_while_another_order_goes_ahead() {
     let mut node = Node::new(vec![order(1, "web", Some(30))]);
@@ -119,7 +119,7 @@ fn an_acknowledgement_of_this_process_is_not_written_again_while_another_order_g
     node.quiet();
 }
 
-/// The `n`th container in the place of the one that the order named.
+/// Makes the order name the `n`th container.
 fn renamed(node: &mut Node, n: u8) {
     node.change(|b| b.orders[0].container.id = id(n).into());
 }
@@ -131,7 +131,7 @@ fn refused_as_reused(node: &mut Node) {
     node.quiet();
 }
 
-/// That a container is the Pod's was found out for another one than the order names now.
+/// The check was for another container than the order names now.
 #[test]
 fn an_order_that_names_another_container_than_at_first_is_refused() {
     let mut node = Node::new(vec![order(1, "web", None)]);
@@ -155,7 +155,7 @@ fn an_order_that_names_another_container_than_at_first_is_refused() {
     refused_as_reused(&mut node);
 }
 
-/// Two orders of one ID are no order, whichever comes first.
+/// Two orders with one ID are both invalid, in either sequence.
 #[test]
 fn two_orders_of_one_id_are_refused() {
     let other = Order { id: "req/c1/1".into(), ..order(2, "bank", None) };
@@ -180,7 +180,7 @@ fn a_hook_whose_order_names_another_container_meanwhile_is_followed_by_the_stop_
     refused_as_reused(&mut node);
 }
 
-/// The next book counts the numbers of its orders anew, so that the same ID is another order's.
+/// The next book numbers its orders anew, so the same ID may be another order's.
 #[test]
 fn an_order_of_another_book_by_the_id_of_one_under_way_is_carried_out_after_it() {
     for deleted in [false, true] {
@@ -200,7 +200,7 @@ fn an_order_of_another_book_by_the_id_of_one_under_way_is_carried_out_after_it()
     }
 }
 
-/// An answer is one to an order of its own book, and rests on what is done for that.
+/// An answer counts only in its own book, and rests on work for that book.
 #[test]
 fn the_same_order_in_another_book_is_carried_out_anew() {
     let mut node = Node::new(vec![order(1, "web", None)]);

@@ -13,7 +13,7 @@ pub(super) fn hooked(n: u8, pod: &str) -> Facts {
 }
 
 impl Node {
-    /// The hook that is to run now, and for how long.
+    /// The hook to run now, and its limit in seconds.
     pub(super) fn hook(&mut self, n: u8) -> (Hook, i64) {
         match self.expect(|a| matches!(a, Action::RunHook { container_id, .. } if *container_id == id(n))) {
             Action::RunHook { hook, limit_seconds, .. } => (hook, limit_seconds),
@@ -33,7 +33,7 @@ impl Node {
     }
 }
 
-/// Its order is acknowledged and its hook runs.
+/// A node with an acknowledged order whose hook runs.
 pub(super) fn hooking(grace: i64) -> Node {
     let mut node = Node::new(vec![order(1, "web", Some(grace))]);
     node.inspect(1, hooked(1, "web"));
@@ -153,7 +153,7 @@ fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
     };
     let mut node = hooking(30);
     node.restart_knowing("two", &[("req/c1/1", Some("exit code 3"))]);
-    // The record is told before anything else is known.
+    // The daemon reports the record before it knows anything else.
     node.stored();
     told(&mut node);
 
@@ -164,7 +164,7 @@ fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
     told(&mut node);
 }
 
-/// Nobody has told the container to end by its signal yet, and how much of the grace the hook had is not known.
+/// The container has no stop signal yet, and how much of the grace period the hook used is unknown.
 #[test]
 fn d8_a_hook_that_the_crash_cut_runs_again_with_the_whole_grace() {
     for away in [12_000, 30_000, 7_200_000] {
@@ -248,7 +248,7 @@ fn a_stop_that_is_tried_again_runs_no_hook_again() {
     node.quiet();
 }
 
-/// The controller withdraws an order whose stops have no effect, and must learn of it also after a failed hook.
+/// The controller withdraws such an order, so it must learn of it also after a failed hook.
 #[test]
 fn stops_without_effect_are_told_also_where_the_hook_failed() {
     let mut node = hooking(30);
@@ -316,7 +316,7 @@ fn d22_a_long_hook_of_one_pod_holds_up_no_other() {
     node.quiet();
 }
 
-/// A process that is told of a hook's end later than the hook may last stood still: it asks the book first.
+/// A process that learns of a hook's end after the hook's limit was paused. It asks the book first.
 #[test]
 fn a_process_that_stood_still_in_mid_hook_begins_no_stop_of_a_request_that_is_over() {
     type End = fn(&mut Book);

@@ -1,4 +1,4 @@
-//! Orders to have an image, and to tell what runs.
+//! Orders to pull an image, and to report what runs.
 
 use std::time::Duration;
 
@@ -77,15 +77,15 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
     assert_eq!((pulled.image_id.as_str(), pulled.digest.as_str()), ("config-2", DIGEST));
     assert_eq!((pulled.bytes, pulled.milliseconds, pulled.present), (7, 1_500, false));
     assert_eq!(told.running, None, "the one that the order names");
-    // Looked at every second; nothing is told while nothing changes.
+    // The daemon looks every second, and reports nothing while nothing changes.
     node.pass(1_000);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.todo, []);
-    // Then the kubelet stops it: looked at more often, until there is another.
+    // Then the kubelet stops it: the daemon looks more often, until another runs.
     node.pass(1_000);
     node.looked(Look { named: None, image: image(), newest: newest(1, false), ..Look::default() });
     node.pass(250);
-    // That it runs what was pulled, the Pod's status tells, too, and most often the request is over by then.
+    // The Pod's status also shows that the pulled image runs, and mostly the request is over by then.
     for _ in 0..3 {
         node.looked(Look { named: None, image: image(), newest: newest(2, true), ..Look::default() });
         assert_eq!(node.todo, []);
@@ -121,7 +121,7 @@ fn what_the_node_has_is_not_pulled_unless_it_is_always() {
     assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::ImageNeverPull)));
 }
 
-/// Whoever can write orders gets no other code onto a node than other versions of what runs there.
+/// A writer of orders can bring onto a node only other versions of what runs there.
 #[test]
 fn only_the_repository_of_the_named_container_is_pulled() {
     let refused = |look: Look| {
@@ -186,7 +186,7 @@ fn a_pull_that_takes_long_is_told_and_one_that_fails_is_tried_again() {
     assert_eq!(node.told().1, Some(AnswerReason::PullRetried));
     let at = node.wake_at().unwrap();
     node.pass(at.0 - node.now);
-    // By now somebody else may have pulled it, or the container may be another's.
+    // By now another client may have pulled it, or the container may be another.
     node.looked(Look { named: named(1), ..Look::default() });
     assert!(node.pulls() < Duration::from_mins(1), "what is left");
     // Its time is over.
@@ -226,7 +226,7 @@ fn an_image_that_goes_is_told_at_once_and_pulled_again() {
     node.send(Event::Pulled(IMAGE.into(), Ok(())));
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     node.told();
-    // Another process goes on with what is stored: it does not ask the registry again.
+    // A new process goes on from the stored answer: it does not ask the registry again.
     node.restart("two");
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.todo, []);
@@ -240,7 +240,7 @@ fn an_image_that_goes_is_told_at_once_and_pulled_again() {
     assert_eq!(node.told().0, AnswerState::Done);
 }
 
-/// Each of two daemons on one node would write its own word over the other's.
+/// Otherwise two daemons on one node would overwrite each other's answers.
 #[test]
 fn what_another_daemon_has_told_of_an_image_stands() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
@@ -260,7 +260,7 @@ fn what_another_daemon_has_told_of_an_image_stands() {
     assert_eq!(node.todo, []);
 }
 
-/// The same of how a pull has ended.
+/// The same for the end of a pull.
 #[test]
 fn what_another_daemon_has_told_of_the_end_of_a_pull_stands() {
     for state in [AnswerState::Done, AnswerState::Failed, AnswerState::Refused] {
@@ -325,7 +325,7 @@ fn pulls_in(node: &Node) -> usize {
         .count()
 }
 
-/// Of one image there is one pull, also where the order that it was begun for is withdrawn.
+/// One image has one pull, even if the order that started it is withdrawn.
 #[test]
 fn orders_of_one_image_wait_for_one_pull() {
     let orders = || (1..=3).map(|n| pull(n, PullPolicy::Always)).collect();
@@ -342,12 +342,12 @@ fn orders_of_one_image_wait_for_one_pull() {
     for n in 2..=3 {
         node.looked(look(n, image()));
     }
-    // The second one came while the answer to the first was written.
+    // The second look came while the first answer was written.
     node.stored();
     let status = node.stored();
     let took = |answer: &Answer| answer.image.as_ref().unwrap().pulled.as_ref().unwrap().milliseconds;
     assert_eq!(status.answers.iter().map(took).collect::<Vec<_>>(), [700, 700]);
-    // What fails, fails for all of them.
+    // A failed pull fails all of them.
     let mut node = Node::new(orders());
     for n in 1..=3 {
         node.looked(look(n, None));
@@ -359,7 +359,7 @@ fn orders_of_one_image_wait_for_one_pull() {
     assert_eq!(node.todo, []);
 }
 
-/// Also where the runtime does not heed its limit.
+/// Also if the runtime ignores the limit.
 #[test]
 fn a_pull_that_takes_too_long_is_given_up() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
@@ -396,7 +396,7 @@ fn nothing_is_pulled_where_there_is_no_room() {
         node.looked(look(free));
         node.pulls();
     }
-    // What is there needs no room, and nobody asks for it.
+    // An image on the node needs no room, so the daemon does not look.
     let mut node = begin(5 << 20);
     node.looked(Look { image: image(), ..look(Some(0)) });
     assert_eq!(node.told().0, AnswerState::Done);
@@ -404,7 +404,7 @@ fn nothing_is_pulled_where_there_is_no_room() {
     node.expect(|action| matches!(action, Action::LookAtImage { room: false, .. }));
 }
 
-/// The container may have ended by then: that is the update.
+/// By then the update may have ended the container.
 #[test]
 fn a_process_that_starts_anew_goes_on_with_an_image_that_is_gone() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
@@ -422,7 +422,7 @@ fn a_process_that_starts_anew_goes_on_with_an_image_that_is_gone() {
     assert_eq!(node.todo, []);
 }
 
-/// A container that crashes again and again costs no more than a write in ten seconds.
+/// A container that crashes repeatedly costs at most one write in ten seconds.
 #[test]
 fn changes_of_what_runs_are_told_ever_more_rarely() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);

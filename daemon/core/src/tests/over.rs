@@ -40,7 +40,7 @@ fn a_stop_that_ended_its_container_is_told_though_the_request_is_over() {
     assert_eq!((answer.state, answer.reason), (AnswerState::Done, None));
 }
 
-/// The acknowledgement wins, or the end: the book says which, at the version that the daemon decided on.
+/// Either the acknowledgement or the end wins: the daemon's write is conditional on the book's version.
 #[test]
 fn an_end_that_is_stored_before_the_acknowledgement_wins() {
     let mut node = acknowledged();
@@ -64,7 +64,7 @@ fn a_stop_without_effect_is_not_repeated_once_the_request_is_over() {
     refused_as_over(&mut node);
 }
 
-/// The runtime was away, or the process stood still between its acknowledgement and the stop.
+/// The runtime was away, or the process was paused between its acknowledgement and the stop.
 #[test]
 fn a_stop_begins_only_a_short_while_after_the_book_was_proved() {
     let mut node = acknowledged();
@@ -77,7 +77,7 @@ fn a_stop_begins_only_a_short_while_after_the_book_was_proved() {
     let told = node.stored();
     assert_eq!(told.answers[0].acknowledged_uptime_seconds, Some(100), "its signal may have reached it");
     node.stop(1);
-    // Who cannot prove it stops nothing.
+    // A process that cannot prove the book stops nothing.
     let mut node = acknowledged();
     node.stop(1);
     node.send(Event::Stopped(ORDER.into(), Err(CallFailure { retry: true, message: "away".into() })));
@@ -91,8 +91,8 @@ fn a_stop_begins_only_a_short_while_after_the_book_was_proved() {
     node.quiet_but_write();
 }
 
-/// The end of a hook that is told later than the hook may last is told by a process that stood still. It asks the book,
-/// however short a while ago that was proved.
+/// A process that learns of a hook's end after the hook's limit was paused. It asks the book, even if that was proved
+/// recently.
 #[test]
 fn a_process_that_stood_still_over_its_hook_asks_the_book_first() {
     let mut node = super::hooks::hooking(10);
@@ -114,7 +114,7 @@ fn a_slow_acknowledgement_is_enough() {
     node.quiet();
 }
 
-/// Nothing tells that the container got its signal: an outage must not shorten its grace.
+/// Nothing shows that the container got its signal, so an outage must not shorten its grace period.
 #[test]
 fn an_outage_before_the_signal_leaves_the_whole_grace() {
     let mut node = acknowledged();
@@ -140,7 +140,7 @@ fn d22_a_daemon_that_starts_anew_acknowledges_again_and_keeps_to_the_grace_left(
     assert_eq!(node.stop(1), 18);
 }
 
-/// A list of an API server that is behind makes the controller withdraw an order and place it again.
+/// A stale list makes the controller withdraw an order and place it again.
 #[test]
 fn an_order_that_is_placed_again_keeps_to_the_grace_left() {
     let orders = vec![order(1, "web", Some(30))];
@@ -171,7 +171,7 @@ fn after_a_reboot_the_old_uptime_says_nothing() {
     assert_eq!(node.stop(1), 30);
 }
 
-/// containerd counts nanoseconds in 64 bits: of 9223372037 s and more it makes a time that is over.
+/// containerd counts nanoseconds in 64 bits: 9223372037 s and more become a time in the past.
 #[test]
 fn no_grace_overflows_in_the_runtime() {
     for (asked, of_pod) in [(Some(i64::MAX), None), (None, Some(9_223_372_037)), (None, Some(i64::MAX))] {

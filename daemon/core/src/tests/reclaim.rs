@@ -1,4 +1,5 @@
-//! Orders that give less than they could: memory that the kernel is made to reclaim, and Pods that are only raised.
+//! Orders with `reclaim_to`, by which the kernel reclaims memory, and with `only_raise`, by which a Pod's values only
+//! rise.
 
 use pitstop_api::nodework::{Cgroup, Resize};
 
@@ -10,7 +11,7 @@ fn reclaim(n: u8, pod: &str, to: i64, resize: Resize) -> Order {
     ask(n, pod, Resize { reclaim_to: Some(to * MB), ..resize })
 }
 
-/// What the container uses, beside its limits.
+/// Container and Pod with this limit and memory use, in MiB.
 fn using(pod: &str, limit: i64, usage: i64) -> Present {
     let mut present = present(pod, bounds(100, limit), bounds(100, limit));
     for seen in [&mut present.container, &mut present.pod].into_iter().flatten() {
@@ -35,7 +36,7 @@ fn memory_is_reclaimed_before_a_limit_is_lowered() {
     assert_eq!(node.stored().answers[0].state, AnswerState::Done);
 }
 
-/// What cannot be reclaimed is waited for as without that, and is asked for once.
+/// If the kernel cannot reclaim enough, the order waits as usual. The next try comes after 30 s.
 #[test]
 fn memory_that_stays_in_use_is_waited_for() {
     let wanted = resize(Some(bounds(100, 32)), None, true);
@@ -58,7 +59,7 @@ fn memory_that_stays_in_use_is_waited_for() {
     assert!(matches!(again[..], [Write::Reclaim { bytes, .. }] if bytes == 6 * MB), "{again:?}");
 }
 
-/// More needs no room.
+/// A limit that is not lowered needs no room.
 #[test]
 fn nothing_is_reclaimed_for_a_limit_that_is_not_lowered() {
     for limit in [64, 96] {
@@ -72,8 +73,7 @@ fn nothing_is_reclaimed_for_a_limit_that_is_not_lowered() {
     }
 }
 
-/// What the kubelet leaves too low is raised, and nothing else is touched: neither what the kubelet lets the Pod have beyond
-/// that, nor a limit that it does not set.
+/// Raises only what the kubelet leaves too low. Higher values of the Pod stay, and so does the absence of a limit.
 #[test]
 fn a_pod_that_is_only_raised_loses_nothing() {
     let wanted = Resize { only_raise: true, ..resize(None, Some(bounds(100, 64)), false) };

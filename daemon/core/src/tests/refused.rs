@@ -16,13 +16,13 @@ fn what_does_not_run_is_not_held_at_anything() {
         assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::NotRunning)));
         node.quiet();
     }
-    // It ended between the two looks.
+    // The container ended between the two looks.
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Err(never("no such file")));
     node.inspected("req/c1/1", exited(1, "web"));
     assert_eq!(node.answer().1, Some(AnswerReason::NotRunning));
-    // It runs, and cannot be read.
+    // The container runs, but its cgroup cannot be read.
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
     for _ in 0..2 {
         node.inspected("req/c1/1", running(1, "web"));
@@ -116,7 +116,7 @@ fn filled(pods: usize, each: u8) -> Vec<Held> {
     (0..pods).map(held).collect()
 }
 
-/// Two at once: there is room for one.
+/// Two orders at once: the record may have room for one.
 #[test]
 fn no_more_is_held_than_the_book_can_keep() {
     for (mut held, room) in [(filled(127, 1), 1), (filled(128, 1), 0), (filled(8, 64), 0), (filled(7, 64), 2)]

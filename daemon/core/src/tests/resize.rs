@@ -1,4 +1,4 @@
-//! Orders to resize, and the record of what was there before.
+//! Orders to resize, and the record of the original resources.
 
 use pitstop_api::nodework::{Bounds, Cgroup, Held, Resize};
 
@@ -28,7 +28,7 @@ pub(super) fn limits(bounds: Bounds) -> Cgroup {
     Cgroup { memory_usage: None, oom_kills: None, ..cgroup(bounds) }
 }
 
-/// The container and its Pod hold these.
+/// A container and its Pod with these resources.
 pub(super) fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
     let seen = |bounds| Seen { cgroup: cgroup(bounds), inactive_file: MB };
     Present {
@@ -75,7 +75,7 @@ impl Node {
         node
     }
 
-    /// Another process, which may resize.
+    /// Starts another process, which may resize.
     fn anew(&mut self, instance: &str) {
         self.daemon = daemon(instance).with_resizes(true);
         self.todo.clear();
@@ -102,7 +102,7 @@ impl Node {
         writes
     }
 
-    /// One order that holds a container is carried out.
+    /// Carries out an order that holds a container; returns the record.
     pub(super) fn held(&mut self, n: u8, pod: &str, from: i64, to: i64) -> Held {
         let id = format!("req/c{n}/1");
         self.inspected(&id, running(n, pod));
@@ -188,7 +188,7 @@ fn the_record_is_kept_by_every_write_and_by_a_later_order_of_the_same_instance()
     node.change(|b| b.orders = vec![order(3, "db", None)]);
     node.inspect(3, running(3, "db"));
     assert_eq!(node.stored().held.len(), 1);
-    // More for the same one: what was given is unknown meanwhile, what was there before is not what is there now.
+    // More for the same container: `given` is unknown meanwhile, and the original values stay.
     node.change(|b| b.orders = vec![Order { id: "req/c1/2".into(), ..hold(1, "web", 100, 96) }]);
     node.inspected("req/c1/2", running(1, "web"));
     node.looks("req/c1/2", Ok(present("web", bounds(100, 64), bounds(100, 64))));
@@ -222,7 +222,7 @@ fn a_process_that_starts_anew_acknowledges_again_and_reads_no_original_anew() {
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Ok(present("web", bounds(100, 32), bounds(100, 32))));
     node.stored();
-    // It dies amid its writes.
+    // The process dies during its writes.
     node.anew("two");
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Ok(present("web", bounds(100, 32), bounds(100, 64))));
@@ -258,7 +258,8 @@ fn what_was_given_comes_back_and_the_record_goes_with_the_answer() {
     node.quiet();
 }
 
-/// What its Pod has is given back all the same; where the runtime knows the container no more, the record says where.
+/// The Pod's resources are still restored. If the runtime no longer knows the container, the record says where they
+/// are.
 #[test]
 fn what_a_container_that_has_ended_was_given_comes_back_to_its_pod() {
     for found in [None, Some(exited(1, "web"))] {
@@ -297,7 +298,7 @@ fn where_the_cgroup_of_the_pod_is_gone_too_nothing_is_left_to_do() {
     assert_eq!(status.held, []);
 }
 
-/// The repair of what the kubelet leaves (kubernetes#138760): of a container that has ended, and of one that runs.
+/// Repairs what the kubelet leaves (kubernetes#138760), for an ended and for a running container.
 #[test]
 fn the_cgroup_of_a_pod_is_repaired_and_nothing_is_held() {
     for found in [exited(1, "web"), running(1, "web")] {
@@ -379,7 +380,7 @@ fn what_may_pass_is_tried_again_and_what_never_will_fails_with_the_effect_on_rec
     node.quiet();
 }
 
-/// A plugin of the runtime may have changed it.
+/// A plugin of the runtime may have changed the value.
 #[test]
 fn what_was_written_without_effect_is_told_and_written_again() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);
@@ -398,7 +399,7 @@ fn what_was_written_without_effect_is_told_and_written_again() {
     node.writes("req/c1/1", Ok(()));
 }
 
-/// The acknowledgement may have taken long, and memory has come into use meanwhile.
+/// The acknowledgement may take long, and memory may come into use meanwhile.
 #[test]
 fn what_was_seen_long_ago_is_looked_at_again_before_anything_is_written() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 16)]);
@@ -422,19 +423,19 @@ fn an_order_that_waits_lets_those_after_it_go_and_goes_on_when_they_have_ended()
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Ok(full.clone()));
     node.stored();
-    // It stands back: the next of its Pod begins.
+    // It stands back: the Pod's next order begins.
     node.stored();
     node.inspect(2, running(2, "web"));
     node.stored();
     assert_eq!(node.stop(2), 5);
-    // Its time comes while the other is under way: it waits on, and wakes nobody.
+    // Its time comes while the other order is under way: it waits on, without a wake-up.
     node.now += 60_000;
     node.send(Event::Tick);
     node.quiet();
     assert_eq!(node.wake_at(), None);
     node.stopped(2);
     node.inspect(2, exited(2, "web"));
-    // Now it goes first again, and the third waits for that look.
+    // Now it goes first again, and the third order waits for that look.
     node.looks("req/c1/1", Ok(full));
     node.inspected("req/c3/1", running(3, "web"));
     node.quiet_but_looks("req/c3/1");
@@ -460,7 +461,7 @@ fn an_order_withdrawn_amid_its_writes_holds_up_its_pod_till_then_and_stays_on_re
     assert_eq!(node.stored().held[0].containers[0].given, None);
 }
 
-/// A definition of the kind that is too old prunes the record, and an older daemon leaves it out.
+/// A CRD that is too old prunes the record, and an older daemon omits it.
 #[test]
 fn without_a_record_nothing_is_changed() {
     let mut node = Node::resizing(vec![hold(1, "web", 100, 64)]);

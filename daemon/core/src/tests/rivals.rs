@@ -1,4 +1,4 @@
-//! Two daemons on one node, as during an update: what the other one has answered is heeded.
+//! Two daemons on one node, as during an update: each applies the other's answers.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn answer_of_the_other(b: &mut Book, state: AnswerState, reason: Option<AnswerRe
     }];
 }
 
-/// It looked after the other one's stop, and before it saw the acknowledgement.
+/// This daemon looked after the other's stop, before it saw the other's acknowledgement.
 #[test]
 fn what_the_other_ended_is_not_refused() {
     let mut node = Node::new(vec![order(1, "web", None)]);
@@ -27,7 +27,7 @@ fn what_the_other_ended_is_not_refused() {
     node.change(|b| answer_of_the_other(b, AnswerState::Acknowledged, None));
     node.inspect(1, exited(1, "web"));
     node.quiet();
-    // The success rides on the next write.
+    // The next write carries the success.
     node.change(|b| b.orders.push(order(2, "db", None)));
     node.inspect(2, running(2, "db"));
     let status = node.stored();
@@ -52,7 +52,8 @@ fn what_the_other_brought_to_its_end_stands() {
     node.quiet();
 }
 
-/// Found by fuzzing: a final answer was left from another order of that ID, and the other daemon took it back.
+/// Found by fuzzing: an earlier order with that ID left a final answer, and the other daemon replaced it by an
+/// acknowledgement.
 #[test]
 fn what_makes_no_sense_is_not_asked_about_whatever_the_other_says() {
     let mut bad = order(1, "web", None);

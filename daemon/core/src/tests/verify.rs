@@ -14,7 +14,7 @@ fn observed() -> Observed {
 }
 
 impl Node {
-    /// The cgroups are to be read, and this comes of it.
+    /// Expects a read of the cgroups, and returns this result.
     fn reads(&mut self, n: u8, pod: &str, result: Result<(), CallFailure>) {
         let action = self.expect(|a| matches!(a, Action::ReadCgroups { .. }));
         let named = (format!("req/c{n}/1"), id(n), format!("uid-{pod}"));
@@ -28,7 +28,7 @@ fn failure(retry: bool) -> CallFailure {
     CallFailure { retry, message: "memory.max: no such file".into() }
 }
 
-/// It is told at once: no other object shows it.
+/// The answer is written at once: no other object shows it.
 #[test]
 fn cgroups_are_read_without_an_acknowledgement_and_told_in_one_write() {
     let mut node = Node::new(vec![look(1, "web")]);
@@ -38,7 +38,7 @@ fn cgroups_are_read_without_an_acknowledgement_and_told_in_one_write() {
     assert_eq!((answer.state, answer.reason, answer.acknowledged_by.as_str()), (AnswerState::Done, None, ""));
     assert_eq!(answer.observed.as_deref(), Some(&observed()));
     node.quiet();
-    // Neither again by this process nor by the next one.
+    // Neither this process nor the next one reads again.
     node.change(|b| b.generation = Some(2));
     node.restart("two");
     node.quiet();
@@ -71,7 +71,7 @@ fn a_container_that_is_yet_to_start_is_waited_for() {
     assert_eq!(node.stored().answers[0].state, AnswerState::Done);
 }
 
-/// A cgroup goes with its container.
+/// A cgroup vanishes with its container.
 #[test]
 fn what_cannot_be_read_has_ended_or_it_is_told_that_and_why() {
     let mut node = Node::new(vec![look(1, "web")]);
@@ -108,7 +108,7 @@ fn a_runtime_that_does_not_answer_is_asked_again_ever_more_rarely_and_nothing_fa
         node.send(Event::Tick);
     }
     assert!(last >= 30_000);
-    // What waited is asked as soon as the runtime is back.
+    // A waiting order asks as soon as the runtime is back.
     node.reads(1, "web", Err(failure(true)));
     node.send(Event::Runtime(RuntimeInfo { name: "containerd".into(), version: "2".into() }));
     node.reads(1, "web", Ok(()));
@@ -146,7 +146,7 @@ fn an_order_that_is_withdrawn_while_its_cgroups_are_read_is_forgotten_and_holds_
     node.stop(2);
 }
 
-/// Both the cached look and the stop would be for another order than the one that was checked.
+/// Otherwise the read values, or the stop, would belong to another order than the checked one.
 #[test]
 fn an_order_that_asks_for_something_else_than_at_first_is_refused() {
     for (first, then) in [(look(1, "web"), order(1, "web", None)), (order(1, "web", None), look(1, "web"))] {
@@ -167,7 +167,7 @@ fn an_order_that_asks_for_something_else_than_at_first_is_refused() {
     }
 }
 
-/// No daemon acknowledges such an order; whatever wrote that, it is answered, once.
+/// No daemon acknowledges such an order. Whatever wrote this, the daemon answers once.
 #[test]
 fn an_acknowledgement_that_nobody_should_have_written_changes_nothing() {
     for (found, state) in [(running(1, "web"), AnswerState::Done), (exited(1, "web"), AnswerState::Refused)] {

@@ -1,4 +1,4 @@
-//! Weights of v2, which runtimes make in several ways.
+//! Weights of cgroup v2, which runtimes compute differently.
 
 use super::resize::{bounds, hold, present};
 use super::*;

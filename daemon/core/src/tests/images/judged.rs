@@ -1,8 +1,8 @@
-//! A pull is judged by its own order, and by the containers that the Pod has by then.
+//! The daemon checks a pull by its own order, and by the Pod's containers at that time.
 
 use super::*;
 
-/// Anybody may have written there that the node has had the image.
+/// A forged book may say that the node had the image.
 #[test]
 fn what_the_book_says_was_pulled_is_judged_before_it_is_pulled_again() {
     let other = || named(1).map(|named| Named { facts: facts(1, "db", ContainerState::Running), ..named });
@@ -25,7 +25,7 @@ fn what_the_book_says_was_pulled_is_judged_before_it_is_pulled_again() {
     }
 }
 
-/// As after a node has begun anew without its containers and images.
+/// As after a node started again without its containers and images.
 #[test]
 fn between_two_containers_of_a_pod_nothing_is_pulled() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
@@ -38,7 +38,7 @@ fn between_two_containers_of_a_pod_nothing_is_pulled() {
     node.pass(2_000);
     node.looked(Look { heir: named(1), newest: newest(2, true), ..Look::default() });
     node.pulls();
-    // Where none comes, the time of the pull ends it.
+    // If no container comes, the pull's timeout ends the order.
     node.restart("three");
     for _ in 0..30 {
         node.looked(Look::default());
@@ -59,7 +59,7 @@ fn an_image_is_pulled_for_a_pod_whose_container_crashes_meanwhile() {
     assert_eq!(node.told().0, AnswerState::Done);
 }
 
-/// Neither beside it, nor in its place while the runtime is being asked for the first one.
+/// Neither beside the first order, nor in its place while the runtime is still asked about that.
 #[test]
 fn what_is_told_of_one_order_is_not_taken_for_another_of_its_id() {
     let pulls = |node: &Node| node.todo.iter().any(|action| matches!(action, Action::Pull { .. }));

@@ -71,13 +71,13 @@ pub struct Globals {
 }
 
 impl Globals {
-    /// A flag says who asks.
+    /// A flag sets the user or the credentials.
     pub fn sets_user(&self) -> bool {
         let certificate = self.client_certificate.is_some() || self.client_key.is_some();
         self.token.is_some() || self.as_user.is_some() || certificate
     }
 
-    /// The first flag that changes with which cluster, or as whom, is spoken.
+    /// The first flag that changes the cluster or the user.
     pub fn first_of_connection(&self) -> Option<&'static str> {
         let given = [
             ("--context", self.context.is_some()),

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked to, and how that is told.
+//! Errors of commands, and their messages.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -14,12 +14,12 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// What was asked for cannot be: the object, the field, what would be right.
+    /// The request is not possible. The message names the object, the field, and what would be right.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self { message: format!("error: {}", plain::lines(&message.into())), class: Class::Invalid }
     }
 
-    /// Something of this machine failed.
+    /// Something on this machine failed.
     pub fn local(what: &str, error: &(dyn Error + 'static)) -> Self {
         let message = format!("error: {what}: {}", plain::lines(&describe(error)));
         Self { message, class: Class::Fatal }
@@ -28,7 +28,7 @@ impl Failure {
     /// The API server refused, or did not answer; in kubectl's words.
     pub fn api(error: &kube::Error) -> Self {
         let message = match error {
-            // The API server itself names what it does not find; this is a URL that it does not have.
+            // For a missing object, the reason is NotFound. Here the API server does not have the URL.
             kube::Error::Api(status) if status.code == 404 && status.reason != "NotFound" => {
                 "error: the API server does not have this type of object. Is pitstop installed? See docs/install.md".to_owned()
             }
@@ -46,17 +46,17 @@ impl Failure {
         Self { message: plain::lines(&message), class: classify(error) }
     }
 
-    /// What to do about it.
+    /// The class of the error.
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// What is told of it.
+    /// The message for the user.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// Tells it on standard error.
+    /// Prints it on standard error.
     pub fn report(&self) -> ExitCode {
         eprintln!("{}", self.message);
         ExitCode::FAILURE

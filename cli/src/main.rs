@@ -1,7 +1,7 @@
-//! `kubectl pitstop`: services running Pods in place from a terminal, shows how far that is, and says why it waits.
+//! `kubectl pitstop`: services running Pods in place from a terminal, shows the progress, and says why requests wait.
 //!
-//! It has no right of its own: everything is asked with the caller's credentials. What it decides and draws is in
-//! `pitstop-cli-core`; here are its flags, its requests to the API server and the terminal.
+//! It has no rights of its own: it uses the caller's credentials. `pitstop-cli-core` decides and draws;
+//! this crate has the flags, the calls to the API server and the terminal.
 
 mod args;
 mod commands;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
 
 /// Help and version go to standard output and are no failure; a wrong command line is one, with code 1 as in kubectl.
 fn said(error: &clap::Error) -> ExitCode {
-    // A closed pipe is the reader's wish.
+    // A closed pipe is no error.
     let _ = error.print();
     if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

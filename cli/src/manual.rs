@@ -1,4 +1,4 @@
-//! The manual: a page for each command, made of its own help and of nothing else, so that both say the same.
+//! The manual: a page for each command, generated from its help alone, so that both say the same.
 
 use clap::{Arg, Command, CommandFactory as _};
 
@@ -9,7 +9,7 @@ use crate::args::Cli;
 pub struct Page {
     /// Its name.
     pub file: String,
-    /// What it holds.
+    /// Its content.
     pub text: Vec<u8>,
 }
 
@@ -31,7 +31,7 @@ pub fn man() -> std::io::Result<Vec<Page>> {
     let root = root();
     let of = |command: &Command, name: &str| -> std::io::Result<Page> {
         let mut text = Vec::new();
-        // The version is that of the day.
+        // The version would change the pages with each release.
         let command = command.clone().version(clap::builder::Resettable::Reset);
         clap_mangen::Man::new(command).title(name).render(&mut text)?;
         Ok(Page { file: format!("{name}.1"), text })

@@ -33,13 +33,13 @@ pub fn rendered(mut object: Value, format: Format) -> Result<String, Failure> {
     Ok(plain::structured(text.trim_end()))
 }
 
-/// The object as it is printed.
+/// The object in the form for output.
 pub fn as_dynamic(object: &impl Serialize) -> Result<DynamicObject, Failure> {
     let value = serde_json::to_value(object).and_then(serde_json::from_value);
     value.map_err(|error| Failure::local("cannot write the object", &error))
 }
 
-/// Prints lines on standard output. Where its reader is gone, nothing is left to do there, as for any program in a pipe.
+/// Prints lines on standard output. Ignores a closed pipe, as programs in a pipe do.
 pub fn say(text: &str) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }

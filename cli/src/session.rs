@@ -22,7 +22,7 @@ use crate::args::Globals;
 use crate::failure::Failure;
 use crate::store::Place;
 
-/// What every command asks with: a client with the caller's credentials, and a namespace.
+/// The connection of a command: a client with the caller's credentials, and a namespace.
 #[derive(Clone)]
 pub struct Session {
     /// The client.
@@ -71,8 +71,8 @@ impl Session {
     }
 }
 
-/// The configuration: `--kubeconfig`, else KUBECONFIG and `~/.kube/config`, else that of the Pod that it runs in. Flags
-/// overrule what the file says of the cluster and the user.
+/// The configuration: `--kubeconfig`, otherwise KUBECONFIG and `~/.kube/config`, otherwise that of the Pod that it runs
+/// in. Flags overrule the file's cluster and user.
 async fn config(globals: &Globals) -> Result<Config, Failure> {
     let unusable = |error: KubeconfigError| Failure::local("cannot use the kubeconfig", &error);
     let read = match &globals.kubeconfig {
@@ -102,7 +102,7 @@ async fn config(globals: &Globals) -> Result<Config, Failure> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unusable)
 }
 
-/// There is no kubeconfig at all.
+/// No kubeconfig exists at all.
 fn is_absent(error: &KubeconfigError) -> bool {
     match error {
         KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
@@ -111,7 +111,7 @@ fn is_absent(error: &KubeconfigError) -> bool {
     }
 }
 
-/// Name of what stands in for a context, cluster or user that the kubeconfig does not have.
+/// Name of the entry for a context, cluster or user that the kubeconfig does not have.
 const FLAGS: &str = "flags";
 
 /// Writes the flags into the entries of the kubeconfig that are used, as kubectl does.
@@ -138,7 +138,7 @@ fn overrule(
     let cluster = options.cluster.clone().unwrap_or(context.cluster);
     let user = options.user.clone().or(context.user).unwrap_or_else(|| FLAGS.to_owned());
     if globals.sets_user() {
-        // Where the context has no user, the one of the flags is used.
+        // If the context has no user, the user of the flags is used.
         options.user = Some(user.clone());
     }
     overrule_cluster(&mut kubeconfig, &cluster, globals);
@@ -177,11 +177,11 @@ fn overrule_user(kubeconfig: &mut Kubeconfig, name: &str, globals: &Globals) -> 
     let Some(entry) = kubeconfig.auth_infos.iter_mut().find(|it| it.name == name) else { return Ok(()) };
     let user = entry.auth_info.get_or_insert_default();
     if let Some(token) = &globals.token {
-        // The type of a secret is kube's own; it is made by reading one.
+        // The type of a secret is kube's own: deserialize it.
         let read: AuthInfo = serde_json::from_value(json!({ "token": token }))
             .map_err(|error| Failure::local("--token cannot be used", &error))?;
         user.token = read.token;
-        // Else these would go first.
+        // These would take precedence over the token.
         (user.token_file, user.exec, user.auth_provider) = (None, None, None);
         (user.username, user.password) = (None, None);
     }
@@ -212,7 +212,7 @@ impl Session {
         self.list_all(&self.api(), ListParams::default()).await
     }
 
-    /// The rollout of a workload that acts.
+    /// The acting rollout of a workload.
     pub async fn acting(&self, kind: TargetKind, name: &str) -> Result<Option<InPlaceRollout>, Failure> {
         Ok(of_workload(kind, name, self.rollouts().await?).into_iter().next())
     }
@@ -244,7 +244,7 @@ impl Session {
         self.known_some(api, params, Some).await
     }
 
-    /// The same, of which only what `of` makes of each object is kept: a list may be long, and little of it matter.
+    /// The same, but keeps only the results of `of` for each object: a list may be long, and little of it matter.
     pub async fn known_some<K, T>(
         &self,
         api: Api<K>,
@@ -277,7 +277,7 @@ const PAGE: u32 = 500;
 /// Most objects of one list that are kept and judged: more nodes than Kubernetes supports in a cluster.
 const MOST: usize = 10_000;
 
-/// What an answer tells. What may not be read is told in the API server's words.
+/// The value of an answer. An error keeps the API server's message.
 pub fn known<T, U>(answer: kube::Result<Option<T>>, of: impl FnOnce(T) -> U) -> Known<U> {
     match answer {
         Ok(Some(it)) => Known::Is(of(it)),

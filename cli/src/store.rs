@@ -1,4 +1,4 @@
-//! Changes of objects: `--dry-run`, `-o`, `--field-manager`, and what is printed of them, as in kubectl.
+//! Changes of objects: `--dry-run`, `-o`, `--field-manager`, and their output, as in kubectl.
 
 use std::cell::Cell;
 
@@ -30,7 +30,7 @@ pub struct Storing {
 }
 
 impl Storing {
-    /// Something is stored.
+    /// It is no dry run.
     pub fn stores(&self) -> bool {
         self.dry_run == DryRun::None
     }
@@ -66,9 +66,9 @@ enum Shown {
 /// Whether objects of a kind are in namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In that of the session.
+    /// In the session's namespace.
     Namespace,
-    /// In none.
+    /// In no namespace.
     Cluster,
 }
 
@@ -80,7 +80,7 @@ pub struct Store<'a> {
 }
 
 impl<'a> Store<'a> {
-    /// Changes them so.
+    /// A store with these options.
     pub fn new(session: &'a Session, how: &'a Storing) -> Self {
         Self { session, how, printed: Cell::new(false) }
     }
@@ -102,7 +102,7 @@ impl<'a> Store<'a> {
         Ok(stored)
     }
 
-    /// Changes an object, and says that it is `done`, such as `paused`.
+    /// Changes an object, and prints that it is `done`, such as `paused`.
     pub async fn patch<K>(
         &self,
         place: Place,
@@ -130,7 +130,7 @@ impl<'a> Store<'a> {
         Ok(stored)
     }
 
-    /// The same, and nothing is printed: for what may have to be tried again.
+    /// The same without output, for changes that may need a retry.
     pub async fn patch_quietly(
         &self,
         resource: &ApiResource,
@@ -154,7 +154,7 @@ impl<'a> Store<'a> {
         Ok(api.patch(name, &params, &patch).await?)
     }
 
-    /// Deletes an object, if it is that one still.
+    /// Deletes an object, if its UID is still the same.
     pub async fn delete<K>(&self, object: &K) -> Result<(), Failure>
     where
         K: Resource<DynamicType = ()> + Serialize,
@@ -173,7 +173,7 @@ impl<'a> Store<'a> {
         self.tell(&resource, &as_dynamic(object)?, "deleted")
     }
 
-    /// Says of an object what was done to it, in the form that was asked for.
+    /// Prints what was done to an object, in the form of `-o`.
     pub fn tell(&self, resource: &ApiResource, object: &DynamicObject, done: &str) -> Result<(), Failure> {
         let name = told::name(&resource.kind, &resource.group, &object.metadata);
         match self.how.output {
@@ -208,7 +208,7 @@ impl<'a> Store<'a> {
     }
 }
 
-/// The object as it would be, without what the API server fills in.
+/// The object after the change, without the API server's defaults.
 async fn applied(api: &Api<DynamicObject>, name: &str, change: &Change) -> Result<DynamicObject, Failure> {
     let unreadable = |error| Failure::local("cannot read the object", &error);
     let mut object = value(&api.get(name).await?).map_err(unreadable)?;

@@ -27,13 +27,13 @@ use crate::output::say;
 use crate::session::Session;
 use crate::store::Storing;
 
-/// Exit code where a request has not ended in time.
+/// Exit code if a request has not ended in time.
 pub const TIMED_OUT: u8 = 2;
 /// Exit code of a program that the user interrupts: 128 and the number of the signal.
 const INTERRUPTED: u8 = 130;
 /// Most requests that are watched at a time: each has a connection.
 const MOST_WATCHED: usize = 50;
-/// How soon it is looked again whether a workload is released.
+/// Time between checks whether a workload is released.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Whether a command waits for what it has asked for.
@@ -48,7 +48,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The same, and it waits where that is so, too.
+    /// Waits also if `wait` is true.
     pub fn or(self, wait: bool) -> Self {
         Self { wait: self.wait || wait, ..self }
     }
@@ -60,19 +60,19 @@ pub struct Awaited {
     pub kind: RequestKind,
     /// Its name.
     pub name: String,
-    /// Its UID, where it is known; else that of the object that has the name now.
+    /// Its UID; `None`: that of the object that has the name now.
     pub uid: Option<String>,
-    /// What of it.
+    /// The goal of the wait.
     pub goal: Goal,
 }
 
-/// The object that a command has just stored.
+/// A wait for the object that a command has just stored.
 pub fn of(kind: RequestKind, stored: &DynamicObject) -> Awaited {
     let meta = &stored.metadata;
     Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), goal: Goal::End }
 }
 
-/// Waits where that is asked for, and something is stored.
+/// Waits if the user asks for it and something is stored.
 pub async fn if_asked(
     session: &Session,
     waiting: &Waiting,
@@ -85,8 +85,8 @@ pub async fn if_asked(
     Ok(all(session, awaited, waiting.timeout, storing.prints_objects()).await)
 }
 
-/// Waits for all of them, tells how each ends, and gives the worst exit code: that of failure, of the time, of success. `aside`:
-/// success is told on standard error, too.
+/// Waits for all of them, prints how each ends, and returns the worst exit code: failure, timeout, success. `aside`:
+/// success is printed on standard error, like failures.
 pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, aside: bool) -> ExitCode {
     let wait = Wait { session, deadline: Instant::now() + timeout, aside, told: Cell::new(false) };
     let names: Vec<String> =
@@ -95,7 +95,7 @@ pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, as
     let codes = ends.map(|end| match end {
         Ok(code) => code,
         Err(failure) => {
-            // Others may end well.
+            // The other requests may succeed.
             eprintln!("{}", failure.message());
             1
         }
@@ -116,14 +116,14 @@ pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, as
     }
 }
 
-/// What all waits of a command share.
+/// The state that all waits of a command share.
 struct Wait<'a> {
     session: &'a Session,
     /// On the monotonic clock.
     deadline: Instant,
-    /// Standard output has something else.
+    /// Standard output is for objects.
     aside: bool,
-    /// The user knows that the API server does not answer.
+    /// The user was told that the API server does not answer.
     told: Cell<bool>,
 }
 
@@ -144,7 +144,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Waits for one, and tells how it ends.
+    /// Waits for one, and prints how it ends.
     async fn request<R>(&self, awaited: Awaited, api: Api<R>) -> Result<u8, Failure>
     where
         R: Request + Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug,
@@ -153,7 +153,7 @@ impl Wait<'_> {
         let first = api.get(&awaited.name).await?;
         let name = told::name(&R::kind(&()), &R::group(&()), first.meta());
         let mut follow = Follow::of(&first, awaited.uid).until(awaited.goal);
-        // Looked at once, whatever the time.
+        // Look once, even if the timeout is 0.
         let mut ending = self.look(&mut follow, &first).await?;
         if ending.is_none() {
             let waits = timeout_at(self.deadline, self.ending(&api, first, &mut follow));
@@ -198,14 +198,14 @@ impl Wait<'_> {
         }
     }
 
-    /// Whether that ends the wait.
+    /// The ending, if this state ends the wait.
     async fn look<R: Request>(&self, follow: &mut Follow, request: &R) -> Result<Option<Ending>, Failure> {
         let Some(ending) = follow.see(request) else { return Ok(None) };
         let settled = follow.goal() == Goal::Armed || self.is_settled(request, &ending).await?;
         Ok(settled.then_some(ending))
     }
 
-    /// A rollout may speak of the time before its workload was parked: the workload says whether all is done.
+    /// A rollout's status may be from before its workload was parked: success needs a released workload.
     async fn is_settled<R: Request>(&self, request: &R, ending: &Ending) -> Result<bool, Failure> {
         if !matches!(ending, Ending::Done(_)) {
             return Ok(true);
@@ -213,7 +213,7 @@ impl Wait<'_> {
         let Some((kind, name)) = request.workload() else { return Ok(true) };
         match self.session.workload(kind, name).await {
             Ok(workload) => Ok(!workload.is_parked()),
-            // Then the rollout's word counts.
+            // The rollout's status counts.
             Err(failure) if failure.class() == Class::Invalid => {
                 eprintln!("whether {} {name} is parked cannot be read: {}", kind.name(), failure.message());
                 Ok(true)
@@ -238,23 +238,23 @@ impl Wait<'_> {
     }
 }
 
-/// What a watch has shown.
+/// A state that a watch shows.
 enum Look<R> {
     /// The object.
     There(R),
-    /// It is gone, and was like this last.
+    /// The object is gone; this is its last state, if known.
     Deleted(Option<R>),
 }
 
-/// What a watch shows, one after another.
+/// The states that a watch shows, one after another.
 struct Looks<S> {
     events: S,
-    /// A list has begun, and has not had the object yet.
+    /// A list has begun, and has not shown the object yet.
     missing: bool,
 }
 
 impl<S> Looks<S> {
-    /// The next thing that the watch shows; nothing after a while without any.
+    /// The next state that the watch shows; `None` after a while without any.
     async fn next<R>(&mut self, wait: &Wait<'_>) -> Result<Option<Look<R>>, Failure>
     where
         S: Stream<Item = watcher::Result<Event<R>>> + Unpin,
@@ -276,7 +276,7 @@ impl<S> Looks<S> {
                 wait.back();
             }
             match event {
-                // Nothing has been asked yet.
+                // The API server has not been asked yet.
                 Event::Init => self.missing = true,
                 Event::InitApply(object) | Event::Apply(object) => {
                     self.missing = false;
@@ -290,7 +290,7 @@ impl<S> Looks<S> {
     }
 }
 
-/// Ends the wait where the API server refuses the watch; else it is tried again.
+/// Fails if the API server refuses the watch. After other errors, the watch is tried again.
 fn broken(wait: &Wait<'_>, error: &watcher::Error) -> Result<(), Failure> {
     match error {
         watcher::Error::InitialListFailed(cause)
@@ -299,13 +299,13 @@ fn broken(wait: &Wait<'_>, error: &watcher::Error) -> Result<(), Failure> {
             Class::Invalid | Class::Fatal => return Err(Failure::api(cause)),
             Class::Retry | Class::Conflict => wait.lost(&describe(cause)),
         },
-        // The server remembers no changes that far back: it is listed again.
+        // The API server no longer has changes that old: the watcher lists again.
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {}
     }
     Ok(())
 }
 
-/// The time between two tries. The watch tells of its beginning before it asks, so that a longer one would not last.
+/// The constant time between two tries. A growing one would be reset: the watcher sends `Init` before it asks.
 struct Pause;
 
 impl Iterator for Pause {

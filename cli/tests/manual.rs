@@ -1,5 +1,5 @@
-//! The pages that the program writes are those of the documentation. Along with this test cargo builds the program itself,
-//! for the tests on a cluster as well.
+//! The pages that the program writes are those of the documentation. For this test cargo builds the program itself,
+//! which the tests on a cluster use as well.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Ends of open requests by the user's wish, in each kind's own way.
+//! Cancels open requests, each kind in its own way.
 
 use kube::ResourceExt as _;
 use pitstop_api::image_update::PodImageUpdate;
@@ -13,16 +13,16 @@ use crate::standing::{Progress, Request, standing};
 /// How a request is cancelled.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cancel {
-    /// By its deletion.
+    /// By deleting it.
     Delete,
-    /// By that change.
+    /// By this change.
     Change(Change),
 }
 
-/// How, and what happens then.
+/// How to cancel and what happens then, or why that is not possible.
 pub type Cancelled = Result<(Cancel, &'static str), String>;
 
-/// A restart has no field for it.
+/// Cancels a restart by deletion: it has no cancel field.
 pub fn restart(request: &ContainerRecreateRequest) -> Cancelled {
     can_be(request)?;
     Ok((
@@ -31,7 +31,7 @@ pub fn restart(request: &ContainerRecreateRequest) -> Cancelled {
     ))
 }
 
-/// A resize.
+/// Cancels a resize.
 pub fn resize(request: &PodResize) -> Cancelled {
     can_be(request)?;
     if request.spec.cancel {
@@ -40,7 +40,7 @@ pub fn resize(request: &PodResize) -> Cancelled {
     Ok((by_field(), "the resources that the Pod has got by then are taken back"))
 }
 
-/// An image update.
+/// Cancels an image update.
 pub fn image_update(request: &PodImageUpdate) -> Cancelled {
     can_be(request)?;
     if request.spec.cancel {
@@ -54,11 +54,11 @@ pub fn image_update(request: &PodImageUpdate) -> Cancelled {
     Ok((by_field(), told))
 }
 
-/// A rollout stands: its restart can be cancelled, and its update is undone by the template.
+/// Cancels a rollout's restart. To undo an update, the user changes the template back.
 pub fn rollout(request: &InPlaceRollout) -> Cancelled {
     let status = request.status.clone().unwrap_or_default();
     if request.spec.restarted_at.is_some() && request.spec.restarted_at != status.restarted_at {
-        // If it has finished meanwhile, the old value would ask for another restart: then this is a conflict.
+        // If the restart has finished meanwhile, the old value asks for another one: the version makes that a conflict.
         let version = &request.metadata.resource_version;
         let change =
             json!({"metadata": {"resourceVersion": version}, "spec": {"restartedAt": status.restarted_at}});
@@ -95,7 +95,7 @@ fn already<R: Request>(request: &R) -> String {
     format!("{}/{} is being cancelled already", R::KIND.singular(), request.name_any())
 }
 
-/// It is open, and nobody would make it again.
+/// Fails if the request has ended, or if its owner would make it again.
 fn can_be<R: Request>(request: &R) -> Result<(), String> {
     let name = format!("{}/{}", R::KIND.singular(), request.name_any());
     let now = standing(request);

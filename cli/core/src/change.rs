@@ -1,22 +1,22 @@
-//! Changes of objects, as the API server is asked for them and as `--dry-run=client` shows them.
+//! Patches of objects, for the API server and for `--dry-run=client`.
 
 use serde_json::{Map, Value};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// What is to be different.
+    /// The body of the patch.
     pub patch: Value,
-    /// How lists are meant.
+    /// How lists are merged.
     pub lists: Lists,
 }
 
-/// What a list in a patch means.
+/// How a list in a patch is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lists {
-    /// The whole list (RFC 7386, JSON merge patch).
+    /// It replaces the whole list (RFC 7386, JSON merge patch).
     Whole,
-    /// Those items of the list, by their names (strategic merge patch). Only Kubernetes' own kinds take it.
+    /// It changes items by name (strategic merge patch). Only Kubernetes' own kinds accept it.
     ByName,
 }
 
@@ -26,12 +26,12 @@ impl Change {
         Self { patch, lists: Lists::Whole }
     }
 
-    /// A strategic merge patch. Of its directives, only `$patch: replace` is known here.
+    /// A strategic merge patch. The only supported directive is `$patch: replace`.
     pub fn strategic(patch: Value) -> Self {
         Self { patch, lists: Lists::ByName }
     }
 
-    /// Makes the change in an object, as the API server would, without its defaults.
+    /// Applies the change to an object, as the API server does, but without its defaults.
     pub fn apply(&self, object: &mut Value) {
         merge(object, &self.patch, self.lists);
     }

@@ -1,23 +1,23 @@
-//! What has changed from one tree to the next, line by line: for who watches through a pipe.
+//! The changes between two trees as lines, for `status --watch` into a pipe.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{Item, Tree};
 
-/// What was told last.
+/// The lines of the last tree, by path.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     told: BTreeMap<String, String>,
 }
 
 impl Changes {
-    /// A line for each item that is new, that says something else now, or that is gone.
+    /// A line for each item that is new, changed or gone.
     pub fn since(&mut self, tree: &Tree) -> Vec<String> {
         let mut now = BTreeMap::new();
         for item in &tree.items {
             note(&mut now, "", item);
         }
-        // The kind comes first, and what is told of it grows older by itself.
+        // Keep only the kind, the first word: the rest has an age, which always changes.
         let unread = tree.unread.iter().map(|why| why.split_once(' ').unwrap_or((why, "")));
         now.extend(unread.map(|(kind, _)| (kind.to_owned(), "cannot be read now".to_owned())));
         let new = now.iter().filter(|(path, says)| self.told.get(*path) != Some(*says));

@@ -1,4 +1,4 @@
-//! Which requests `explain` tells of.
+//! Which requests `explain` explains.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::standing::{Progress, Request, standing};
 use crate::target::Target;
 use crate::tree::Objects;
 
-/// The named request; or of a Pod or a workload the rollouts, then what is open, the oldest first. Where nothing is open for a
-/// Pod, the request that ended last, if it failed.
+/// The named request. For a Pod or a workload: its rollouts, then its open requests, the oldest first. For a Pod
+/// without open requests: the request that ended last, if it failed.
 pub fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
     let kept;
     let objects = match target {
@@ -36,7 +36,7 @@ pub fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
     rollouts.chain(requests.into_iter().map(|it| it.explained.clone())).collect()
 }
 
-/// A request, and when it was made, in seconds on the API server's clock.
+/// A request and its creation time, in seconds on the API server's clock.
 struct Aged {
     made: Option<i64>,
     explained: Explained,
@@ -48,7 +48,7 @@ impl Aged {
     }
 }
 
-/// The requests for one Pod each.
+/// All requests for single Pods.
 fn of_pods(objects: &Objects) -> Vec<Aged> {
     let nodes: BTreeMap<String, &str> = objects
         .pods
@@ -74,7 +74,7 @@ fn of_pods(objects: &Objects) -> Vec<Aged> {
     all
 }
 
-/// A request for a Pod, on the node that it was resolved to, or on that of the Pod as it is now.
+/// A request for a Pod, with the node of its target, or the Pod's present node.
 fn aged<R: Request>(request: &R, pod: &str, node: Option<&str>, nodes: &BTreeMap<String, &str>) -> Aged {
     let node = node.or_else(|| nodes.get(pod).copied()).map(str::to_owned);
     let made = request.meta().creation_timestamp.as_ref().map(|at| at.0.as_second());
@@ -117,7 +117,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// A request that was made then; `ended`: when, and whether it succeeded.
+    /// A request; `made`: its creation in seconds; `ended`: when, and whether it succeeded.
     fn restart(name: &str, pod: &str, made: i64, ended: Option<(i64, bool)>) -> ContainerRecreateRequest {
         let at = |seconds: i64| DateTime::from_timestamp(seconds, 0).unwrap();
         let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "X", "message": "", "lastTransitionTime": at(made)});

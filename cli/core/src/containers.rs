@@ -1,26 +1,26 @@
-//! Which containers of a Pod, or of a template, a command is about.
+//! Chooses the containers of a Pod or template for a command.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use pitstop_api::text::quoted;
 
-/// The annotation by which kubectl chooses a container where none is named.
+/// The annotation that names kubectl's default container.
 /// <https://kubernetes.io/docs/reference/labels-annotations-taints/#kubectl-kubernetes-io-default-container>
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Most containers that a message lists.
 const MOST_LISTED: usize = 20;
 
-/// Which containers are meant.
+/// Which containers the user chooses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Those; none for the one that is meant without a name.
+    /// These; empty: the default container.
     Named(Vec<String>),
     /// All main containers and sidecars.
     All,
 }
 
-/// Names of the containers that can be restarted, resized and updated: sidecars and main containers, in the order in which
-/// the Pod starts them.
+/// Names of the containers that can be restarted, resized and updated: sidecars and main containers, in the order in
+/// which the Pod starts them.
 pub fn serviceable(spec: &PodSpec) -> Vec<&str> {
     let sidecars = spec.init_containers.iter().flatten().filter(|it| is_sidecar(it));
     sidecars.chain(&spec.containers).map(|it| it.name.as_str()).collect()
@@ -31,8 +31,8 @@ pub fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// The containers that are meant. `target` names whose they are; `default` is the value of [`DEFAULT_CONTAINER`] there.
-/// Fails with what is wrong, and with the containers that could be named.
+/// The chosen containers. `target` is their Pod or workload; `default` is its value of [`DEFAULT_CONTAINER`].
+/// The error says what is wrong, and lists the possible containers.
 pub fn choose(
     target: &str,
     spec: &PodSpec,
@@ -58,7 +58,7 @@ pub fn choose(
     }
 }
 
-/// Each of them is there, can be serviced, and is named once.
+/// Fails unless each container exists, can be serviced, and is named once.
 fn each(target: &str, spec: &PodSpec, named: &[String]) -> Result<(), String> {
     let all = serviceable(spec);
     for (i, name) in named.iter().enumerate() {

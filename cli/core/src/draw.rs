@@ -1,4 +1,4 @@
-//! A tree as lines of text: the same for a terminal, in its size and with colours, and for a pipe.
+//! Draws a tree as lines of text, for a terminal with its size and colours, or for a pipe.
 
 use chrono::{DateTime, Utc};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -7,24 +7,24 @@ use crate::duration::age;
 use crate::fold::Detail;
 use crate::tree::{Item, Mark, Tree};
 
-/// Narrower than that, nothing can be read.
+/// Least columns: narrower text is unreadable.
 const LEAST: usize = 20;
 
-/// What lines are drawn for.
+/// How lines are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
-    /// Columns and rows of the terminal; absent: lines of any length, as many as there are.
+    /// Columns and rows of the terminal; `None`: no limit.
     pub size: Option<(usize, usize)>,
-    /// Only characters of ASCII.
+    /// Only ASCII characters.
     pub ascii: bool,
     /// With ANSI colours.
     pub colour: bool,
-    /// Every Pod in a line of its own, however many there are.
+    /// Every Pod in its own line, even if they are many.
     pub wide: bool,
 }
 
-/// The tree's lines at a time. Where they are too many for the terminal, ever more is counted instead of being shown, and what
-/// could not be read is told in any case.
+/// The tree's lines at the time `now`. If they do not fit the terminal, more and more items are counted instead of
+/// shown. Read errors are always shown.
 pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
     let height = look.size.map_or(usize::MAX, |(_, height)| height.max(1));
     let mut unread: Vec<Row> = tree.unread.iter().map(|why| Row::unread(why, look)).collect();
@@ -32,14 +32,14 @@ pub fn draw(tree: &Tree, now: DateTime<Utc>, look: Look) -> Vec<String> {
     let mut rows = fitting(tree, height.saturating_sub(unread.len()), look);
     rows.append(&mut unread);
     let width = look.size.map(|(width, _)| width.max(LEAST));
-    // Names with nothing beside them may be longer.
+    // Rows with only a name do not widen the column.
     let columns = rows.iter().filter(|row| !row.is_whole());
     let names = columns.map(|row| row.lead.width() + row.name.width()).max().unwrap_or_default();
     let names = width.map_or(names, |width| names.min(width / 2));
     rows.iter().map(|row| row.drawn(now, names, width, look)).collect()
 }
 
-/// As much of the tree as fits.
+/// The tree's rows, in the most detail that fits.
 fn fitting(tree: &Tree, height: usize, look: Look) -> Vec<Row> {
     let steps = if look.wide { &[Detail::ALL][..] } else { Detail::steps(&tree.items) };
     let mut rows = Vec::new();
@@ -59,7 +59,7 @@ fn fitting(tree: &Tree, height: usize, look: Look) -> Vec<Row> {
 
 /// One line before it has a width.
 struct Row {
-    /// The lines that lead to it, and its sign.
+    /// The branches before the name, and the sign.
     lead: String,
     mark: Mark,
     name: String,
@@ -77,7 +77,7 @@ impl Row {
         Self { mark: Mark::NotReady, ..Self::told(name) }
     }
 
-    /// It has nothing but a name, which takes all columns.
+    /// The row is only a name, which takes all columns.
     fn is_whole(&self) -> bool {
         self.since.is_none() && self.text.is_empty()
     }
@@ -112,7 +112,7 @@ pub(crate) fn painted(text: &str, mark: Mark, look: Look) -> String {
     format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }
 
-/// As much of the text as has room in so many columns; what is cut ends with `~`.
+/// The text cut to so many columns; a cut text ends with `~`.
 fn cut(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -138,7 +138,7 @@ fn rows(tree: &Tree, detail: Detail, look: Look) -> Vec<Row> {
     rows
 }
 
-/// What stands before an item, and before what is below it.
+/// The branches before an item, and before the items below it.
 struct Lead {
     here: String,
     below: String,
@@ -172,7 +172,7 @@ fn push(rows: &mut Vec<Row>, item: &Item, lead: &Lead, detail: Detail, look: Loo
     }
 }
 
-/// What stands before a name.
+/// The sign before a name.
 fn sign(mark: Mark, ascii: bool) -> char {
     match (mark, ascii) {
         (Mark::Failed, false) => '✗',

@@ -1,4 +1,4 @@
-//! Whether template changes of a workload are made in its running Pods: what switches it on, and off.
+//! Switches on and off whether template changes of a workload are made in its running Pods.
 
 use kube::ResourceExt as _;
 use pitstop_api::condition::{self, Condition, ConditionStatus};
@@ -10,7 +10,7 @@ use crate::rollouts::changed;
 use crate::strategy::Steps;
 use crate::workload::Workload;
 
-/// The change that switches a rollout on, with those steps; absent where it is on and nothing more was asked for.
+/// The change that switches a rollout on, with these steps; `None` if it is on and `steps` is empty.
 pub fn on(existing: &InPlaceRollout, steps: &Steps) -> Result<Option<Change>, String> {
     let fields = steps.fields();
     if existing.spec.changes_in_place() && fields.is_empty() {
@@ -26,7 +26,7 @@ pub fn on(existing: &InPlaceRollout, steps: &Steps) -> Result<Option<Change>, St
     Ok(Some(change))
 }
 
-/// The change by which a rollout begins with further Pods, or with none. Fails where it is so already.
+/// The change that pauses or resumes a rollout. Fails if it already is paused or resumed.
 pub fn pause(existing: &InPlaceRollout, paused: bool) -> Result<Change, String> {
     let name = existing.name_any();
     match (existing.spec.paused, paused) {
@@ -38,12 +38,12 @@ pub fn pause(existing: &InPlaceRollout, paused: bool) -> Result<Change, String> 
     }
 }
 
-/// What is done to one rollout of a workload that is switched off.
+/// How one rollout of a workload is switched off.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Off {
-    /// It stays, for restarts.
+    /// The rollout stays, for restarts.
     Change(Change),
-    /// It goes.
+    /// The rollout is deleted.
     Delete,
 }
 
@@ -52,13 +52,13 @@ pub enum Off {
 pub struct Manner {
     /// Its rollouts are deleted.
     pub delete: bool,
-    /// It is released after a failed update, too.
+    /// It is released even after a failed update.
     pub force: bool,
 }
 
-/// What is done to the rollouts of a workload, which come with the one that acts first. While an armed rollout is there, admission
-/// parks the workload again, and only the controller may disarm it: so that a parked workload can be released without a controller,
-/// such a rollout goes.
+/// The steps for a workload's rollouts, of which the first acts. While an armed rollout exists, admission parks the
+/// workload again, and only the controller may disarm the rollout. Armed rollouts of a parked workload are deleted, so
+/// that the workload can be released without a controller.
 pub fn off(
     workload: &Workload,
     rollouts: Vec<InPlaceRollout>,
@@ -88,7 +88,7 @@ pub fn off(
     Ok(steps)
 }
 
-/// What the controller has said of a failure, whatever `spec` asks for since: a pause makes no failed template good.
+/// The controller's condition about a failure, even if `spec` has changed since: a pause does not repair a template.
 fn failure(rollout: &InPlaceRollout) -> Option<&Condition> {
     let status = rollout.status.as_ref()?;
     let goes_back = |update: &Update| update.rolling_back || update.ended == Some(UpdateEnd::RolledBack);
@@ -98,7 +98,7 @@ fn failure(rollout: &InPlaceRollout) -> Option<&Condition> {
     failed.or_else(|| condition::find(&status.conditions, conditions::COMPLETE).filter(|_| back))
 }
 
-/// Its last update has not failed: else its own controller would give the failed template to every Pod.
+/// Fails if the last update failed: the workload's own controller would give the failed template to every Pod.
 fn whole(workload: &Workload, acting: Option<&InPlaceRollout>) -> Result<(), String> {
     let target = workload.target();
     let Some(failed) = acting.and_then(failure) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Why a request waits, or how it ended, in words: what it says, what that means, who is to act, and what helps.
+//! Explains why a request waits or how it ended: its reason, the meaning, who must act, and what helps.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{AnswerState, NodeWork, request_uid};
@@ -13,13 +13,13 @@ use crate::reasons::meaning;
 use crate::standing::{Progress, Standing};
 use crate::target::RequestKind;
 
-/// Most orders of one request that are told of.
+/// Most orders of one request that are shown.
 const MOST_ORDERS: usize = 8;
 /// Columns before a text.
 const INDENT: usize = 11;
-/// In fewer columns nothing can be read.
+/// Least columns of a text: fewer are unreadable.
 const LEAST: usize = 20;
-/// Most Pods of one rollout that are told of.
+/// Most Pods of one rollout that are shown.
 const MOST_PODS: usize = 5;
 
 /// A request to be explained.
@@ -33,7 +33,7 @@ pub struct Explained {
     pub uid: String,
     /// How far it is.
     pub standing: Standing,
-    /// The node of its Pod; absent where it has none, or where that is not known yet.
+    /// The node of its Pod; `None`: no node, or not known yet.
     pub node: Option<String>,
     /// Its Pod; absent for a rollout.
     pub pod: Option<String>,
@@ -43,10 +43,10 @@ pub struct Explained {
     pub pods: Vec<PodOfInterest>,
 }
 
-/// The namespace that pitstop is installed in where nobody has chosen another one.
+/// The default namespace of pitstop's own programs.
 const SYSTEM: &str = "pitstop-system";
 
-/// Where things are, for the commands that help.
+/// The namespaces in the commands that help.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// The namespace of the request.
@@ -55,7 +55,7 @@ pub struct Place<'a> {
     pub system: &'a str,
 }
 
-/// What is known of a node.
+/// Facts about a node.
 #[derive(Clone, Debug)]
 pub struct NodeFacts {
     /// Whether the node is ready.
@@ -66,8 +66,8 @@ pub struct NodeFacts {
     pub daemon: Known<(String, bool)>,
 }
 
-/// The lines about one request, in so many columns; absent: each text in one line. Commands are never folded, so that they can be
-/// copied.
+/// The lines about one request, in `width` columns; `None`: each text in one line. Commands are never folded, so that
+/// the user can copy them.
 pub fn explain(
     request: &Explained,
     facts: Option<&NodeFacts>,
@@ -84,7 +84,7 @@ pub fn explain(
     };
     let open = standing.progress == Progress::Open;
     let hold = hold(*kind, &standing.reason).filter(|_| standing.progress != Progress::Succeeded);
-    // A rollout that has failed stands, and goes on when somebody has seen to it. Another request that is over waits for nobody.
+    // A failed rollout goes on when a user has acted. No other request that is over needs action.
     let holder = hold.filter(|_| open || *kind == RequestKind::Rollout);
     tell("reason", &standing.reason);
     tell("message", &standing.message);
@@ -116,7 +116,7 @@ pub fn explain(
     lines
 }
 
-/// A text beside what it is about, folded below its own beginning.
+/// A text beside its label, folded below its own beginning.
 fn paragraph(what: &str, text: &str, width: Option<usize>) -> Vec<String> {
     let width = width.map(|width| width.saturating_sub(INDENT).max(LEAST));
     let lines = wrapped(&plain::line(text, plain::MOST), width);
@@ -124,7 +124,7 @@ fn paragraph(what: &str, text: &str, width: Option<usize>) -> Vec<String> {
     lines.iter().enumerate().map(|(number, line)| format!("  {:<9}{line}", lead(number))).collect()
 }
 
-/// What it is, and since when.
+/// The name, the progress, and since when.
 fn headline(request: &Explained, now: DateTime<Utc>) -> String {
     let Explained { kind, name, standing, .. } = request;
     let since = standing.since.map(|since| age((now - since).num_seconds()));
@@ -149,10 +149,10 @@ fn of_pod(pod: &PodOfInterest) -> String {
     format!("{}: {state} by {}{why}", pod.name, pod.request)
 }
 
-/// The command that helps, with the names that it needs; none where one of them is not known.
+/// The command that helps, with the names that it needs; `None` if a name is not known.
 fn command(hold: Hold, of: &Explained, facts: Option<&NodeFacts>, place: Place<'_>) -> Option<String> {
     let daemon = facts.and_then(|facts| facts.daemon.get()).map(|(pod, _)| pod.clone());
-    // The programs look there by themselves.
+    // The default needs no option.
     let elsewhere = match place.system {
         SYSTEM => String::new(),
         system => format!(" --controller-namespace {system}"),
@@ -198,8 +198,8 @@ pub(crate) fn of_daemon(facts: &NodeFacts) -> String {
     }
 }
 
-/// When the book's status was written last, on the API server's clock. Only the node's daemon may do that. It writes when it has
-/// something to say, so that a long time is no sign of its end.
+/// When the node's daemon last wrote the book's status, on the API server's clock; only the daemon may. It writes only
+/// news, so a long silence does not mean that it is down.
 fn last_answer(work: &NodeWork) -> Option<DateTime<Utc>> {
     let writes = work.metadata.managed_fields.iter().flatten();
     let of_status = writes.filter(|write| write.subresource.as_deref() == Some("status"));
@@ -207,7 +207,7 @@ fn last_answer(work: &NodeWork) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(last?, 0)
 }
 
-/// What the daemon is asked for the request, and what it has said.
+/// The request's orders and the daemon's answers.
 fn of_orders(uid: &str, facts: &NodeFacts) -> String {
     let work = match &facts.work {
         Known::Is(work) => work,

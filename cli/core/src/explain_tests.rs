@@ -151,7 +151,7 @@ fn a_command_is_told_only_with_all_of_its_names() {
 fn long_texts_are_folded_to_the_terminal_and_commands_are_not() {
     let daemon = Known::Is(("pitstop-daemon-x".to_owned(), true));
     let facts = NodeFacts { ready: Known::Is(true), work: Known::Is(work()), daemon };
-    // No reason of the page, whose texts change.
+    // A reason that is not on the page, whose texts change.
     let mut request = waits("NotSeen", Progress::Open);
     request.standing.message =
         "the controller has not seen the latest change of spec yet, and its lease was renewed long ago"

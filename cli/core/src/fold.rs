@@ -1,27 +1,27 @@
-//! What of a tree is shown where there is no room for all of it: what failed and what is at work before all else.
+//! Shortens a tree that does not fit. Failed items and items at work come first.
 
 use crate::tree::{Item, Mark, Part};
 
-/// How many Pods of a node are shown one by one that need no attention, as long as there is room.
+/// Most quiet Pods of a node that are shown one by one, if they fit.
 const SHOWN: usize = 5;
-/// How many of them there may be in all for that.
+/// Most quiet Pods in all for that.
 const FEW: usize = 40;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Detail {
-    /// Most Pods of a node that need no attention; more are counted.
+    /// Most quiet Pods of a node; more are counted.
     pods: usize,
-    /// Most nodes whose Pods need none; more are counted, and their Pods with them.
+    /// Most quiet nodes; more are counted, and their Pods with them.
     nodes: usize,
-    /// Details of items are shown, and nodes are in the order of their names. Otherwise nodes with failed Pods come first.
+    /// Details of items are shown, and nodes are sorted by name. Otherwise nodes with failed Pods come first.
     whole: bool,
 }
 
 impl Detail {
     /// Each Pod in a line of its own.
     pub(crate) const ALL: Self = Self { pods: usize::MAX, nodes: usize::MAX, whole: true };
-    /// Ever less.
+    /// From most to least.
     const STEPS: [Self; 4] = [
         Self { pods: SHOWN, ..Self::ALL },
         Self { pods: 0, ..Self::ALL },
@@ -29,13 +29,13 @@ impl Detail {
         Self { pods: 0, nodes: 0, whole: false },
     ];
 
-    /// Ever less of these items, from what is shown where there is room for all.
+    /// The steps for these items, from most to least.
     pub(crate) fn steps(items: &[Item]) -> &'static [Self] {
         let from = usize::from(items.iter().map(quiet_pods).sum::<usize>() > FEW);
         Self::STEPS.get(from..).unwrap_or_default()
     }
 
-    /// The items that are shown of these.
+    /// The items to show; others are counted.
     pub(crate) fn of(self, items: &[Item]) -> Vec<Item> {
         let mut shown: Vec<Item> =
             items.iter().filter(|item| self.whole || item.part != Part::Detail).cloned().collect();
@@ -49,11 +49,11 @@ impl Detail {
     }
 }
 
-/// The quiet ones of that part in one line, where they are more than `most`.
+/// Counts the quiet items of that part in one line, if they are more than `most`.
 fn counted(items: Vec<Item>, part: Part, most: usize) -> Vec<Item> {
     let (quiet, mut shown): (Vec<Item>, Vec<Item>) =
         items.iter().cloned().partition(|item| item.part == part && item.quiet);
-    // To show the only one takes no more room than to count it.
+    // A single item takes one line either way.
     if quiet.len() <= most.max(1) {
         return items;
     }
@@ -74,7 +74,7 @@ fn summed(node: &Item) -> Item {
     Item { mark: mark(&pods), text, items: Vec::new(), ..node.clone() }
 }
 
-/// That of Pods which are counted.
+/// The mark of counted Pods.
 fn mark(pods: &[&Item]) -> Mark {
     if pods.iter().all(|pod| pod.mark == Mark::Done) { Mark::Done } else { Mark::Plain }
 }
@@ -84,7 +84,7 @@ fn quiet_pods(item: &Item) -> usize {
     item.items.iter().map(quiet_pods).sum::<usize>().saturating_add(own)
 }
 
-/// How many of quiet Pods are how far.
+/// Counts of quiet Pods by mark.
 fn sum(pods: &[&Item]) -> String {
     let counts = [(Mark::Done, "done"), (Mark::Waiting, "waiting"), (Mark::Plain, "ready")];
     let counts = counts.map(|(mark, name)| (pods.iter().filter(|pod| pod.mark == mark).count(), name));

@@ -1,4 +1,4 @@
-//! Waiting for the end of one request: what each look at it means.
+//! Waiting for the end of one request: judges each state of it.
 
 use crate::plain;
 use crate::standing::{Progress, Request, Standing, armed, standing};
@@ -6,19 +6,19 @@ use crate::standing::{Progress, Request, Standing, armed, standing};
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The request has done what was asked for.
+    /// The request has done its work.
     Done(Standing),
-    /// It has not, and will not by itself.
+    /// The request has not done so, and will not do so by itself.
     Failed(Standing),
-    /// It is gone, for this reason.
+    /// The request is gone, for this reason.
     Gone(String),
 }
 
-/// Most characters of a message that are told.
+/// Most characters of a message.
 const MOST: usize = 600;
 
 impl Ending {
-    /// What is told of it; `name` is the request's, such as `podresize.pitstop.dev/web-0-x2x4p`.
+    /// The line for the user; `name` is the request's, such as `podresize.pitstop.dev/web-0-x2x4p`.
     pub fn told(&self, name: &str) -> String {
         match self {
             Self::Done(standing) => format!("{name} done: {}", why(standing)),
@@ -28,7 +28,7 @@ impl Ending {
     }
 }
 
-/// What is told when the time is over; `last` is how far the request was then.
+/// The line for the user after a timeout; `last` is how far the request was.
 pub fn timed_out(name: &str, last: Option<&Standing>) -> String {
     let waits = last.map(|last| format!(", which is open: {}", why(last))).unwrap_or_default();
     format!("timed out waiting for {name}{waits}")
@@ -43,55 +43,54 @@ fn why(standing: &Standing) -> String {
     format!("{reason}: {}", plain::line(&standing.message, MOST))
 }
 
-/// What of a request is waited for.
+/// The goal of a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Goal {
-    /// That it has done all that it asks for.
+    /// The request has done all its work.
     #[default]
     End,
-    /// Of a rollout: what comes of the change of its workload that led to this `metadata.generation`. Failures of changes before
-    /// do not count.
+    /// Of a rollout: the result of the change that gave the workload this `metadata.generation`. Failures of earlier
+    /// changes do not count.
     Update(i64),
-    /// Of a rollout: that the controller is ready to make changes in the running Pods.
+    /// Of a rollout: the controller is ready to make changes in the running Pods.
     Armed,
 }
 
-/// What is known of a request that is waited for. It is told by its UID: another object of its name is another request.
+/// The state of a wait for one request. The UID identifies it: another object of that name is another request.
 #[derive(Clone, Debug, Default)]
 pub struct Follow {
     uid: Option<String>,
-    /// `metadata.generation` that asks for what is waited for.
+    /// Least `metadata.generation` that counts.
     generation: i64,
     goal: Goal,
     last: Option<Standing>,
 }
 
 impl Follow {
-    /// Waits for the object of that UID, or for that one where none is known, and for what its spec asks for at least at that
-    /// generation.
+    /// Waits for the object of that UID (`None`: of `request`), at the generation of `request` or a later one.
     pub fn of<R: Request>(request: &R, uid: Option<String>) -> Self {
         let meta = request.meta();
         let uid = uid.or_else(|| meta.uid.clone());
         Self { uid, generation: meta.generation.unwrap_or_default(), ..Self::default() }
     }
 
-    /// Waits for that, and not for the end.
+    /// Waits for that goal instead of the end.
     #[must_use]
     pub fn until(self, goal: Goal) -> Self {
         Self { goal, ..self }
     }
 
-    /// What is waited for.
+    /// The goal of the wait.
     pub fn goal(&self) -> Goal {
         self.goal
     }
 
-    /// How far it was when it was last seen.
+    /// How far the request was when last seen.
     pub fn last(&self) -> Option<&Standing> {
         self.last.as_ref()
     }
 
-    /// The object is there, and is like this.
+    /// Judges a state of the object; `None`: the wait goes on.
     pub fn see<R: Request>(&mut self, request: &R) -> Option<Ending> {
         if request.meta().uid != self.uid {
             return Some(Ending::Gone(format!(
@@ -99,7 +98,7 @@ impl Follow {
                 self.when_last_seen()
             )));
         }
-        // An answer of a cache may be older than what was asked for.
+        // A cached answer may have an older generation.
         if request.meta().generation.is_some_and(|generation| generation < self.generation) {
             return None;
         }
@@ -108,7 +107,7 @@ impl Follow {
         let told_of = request.update_generation().unwrap_or_default();
         match (now.progress, self.goal) {
             (Progress::Open, _) => None,
-            // The workload was released before its Pods had what was asked for.
+            // The workload was released before its Pods had the change.
             (Progress::Succeeded, Goal::Update(asked)) if asked <= told_of && request.is_given_up() => {
                 Some(Ending::Failed(now))
             }
@@ -118,7 +117,7 @@ impl Follow {
         }
     }
 
-    /// It was deleted; `last` is how the API server has shown it then, if it has.
+    /// The object was deleted; `last` is its last state, if the API server showed it.
     pub fn deleted<R: Request>(&mut self, last: Option<&R>) -> Ending {
         if let Some(ending) = last.and_then(|last| self.see(last)) {
             return ending;

@@ -1,24 +1,24 @@
-//! Who is to act next on a request, and the command that helps: by the reason that the request says.
+//! Who must act next on a request, and the command that helps, by the request's reason.
 
 use crate::standing::NOT_SEEN;
 use crate::target::RequestKind;
 use crate::target::RequestKind::{ImageUpdate, Resize, Restart, Rollout};
 
-/// What holds a request.
+/// What a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
-    /// Who is to act, or what has to pass; empty where the request is over.
+    /// Who must act, or which time must pass; empty: the request is over.
     pub(crate) by: &'static str,
-    /// A command, in which `{pod}`, `{node}`, `{daemon}`, `{name}`, `{target}` and `{workload}` stand for names, `{-n}` for the
-    /// option with the namespace of the request, `{system}` for the namespace of pitstop, and `{--in}` for the option that names
-    /// that. Empty where none helps.
+    /// The command that helps; empty: none. `{pod}`, `{node}`, `{daemon}`, `{name}`, `{target}` and `{workload}` stand
+    /// for names. `{-n}` stands for the option with the request's namespace, `{system}` for pitstop's namespace, and
+    /// `{--in}` for the option with that.
     pub(crate) help: &'static str,
 }
 
-/// For requests of which kind, a reason, who is to act, and the command.
+/// The kind (`None`: all kinds), the reason, who must act, and the command.
 type Row = (Option<RequestKind>, &'static str, &'static str, &'static str);
 
-/// What holds a request of that kind with that reason; absent for a reason that is not known.
+/// What a request of that kind with that reason waits for; `None`: unknown reason.
 pub(crate) fn hold(kind: RequestKind, reason: &str) -> Option<Hold> {
     let all = || ROWS.iter().filter(|(_, named, ..)| *named == reason);
     let own = all().find(|(of, ..)| *of == Some(kind));
@@ -44,7 +44,7 @@ const UNSUSPEND: &str =
 const ALLOW_ONE: &str = r#"kubectl patch inplacerollout {name} {-n} --type merge --patch '{"spec":{"strategy":{"maxUnavailable":1}}}'"#;
 const DOCTOR: &str = "kubectl pitstop doctor {-n}{--in}";
 
-/// A row for one kind goes before a row for all.
+/// A row for one kind overrides a row for all.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     (None, NOT_SEEN, "the controller", DOCTOR),
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::reasons::named;
 
-    /// Words of the page that are no waits: how a request ended, its phases and events, and the kubelet's words in a message.
+    /// Words of the page that are no waits: ends, phases, events, and the kubelet's words in a message.
     const OVER: &[&str] = &[
         "ContainerCreating",
         "CrashLoopBackOff",
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(hold(Restart, "Paused"), None);
     }
 
-    /// The manual is made of the program's own commands.
+    /// The manual is generated from the program's commands.
     #[test]
     fn every_command_of_this_program_is_in_its_manual_with_its_options() {
         let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/kubectl-pitstop");

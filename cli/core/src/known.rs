@@ -1,19 +1,19 @@
-//! What is known of something that the caller may not be allowed to read.
+//! A value that the caller may not be allowed to read.
 
-/// Something that was asked for.
+/// The result of reading a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Known<T> {
-    /// It.
+    /// The value.
     Is(T),
-    /// There is none.
+    /// The value does not exist.
     #[default]
     Missing,
-    /// It cannot be read, for this reason: the API server's words, which name the right that the caller lacks.
+    /// It cannot be read, for this reason: usually the API server's message, which names the missing right.
     Unread(String),
 }
 
 impl<T> Known<T> {
-    /// It, where it is known.
+    /// The value, if it is known.
     pub fn get(&self) -> Option<&T> {
         match self {
             Self::Is(it) => Some(it),
@@ -21,7 +21,7 @@ impl<T> Known<T> {
         }
     }
 
-    /// What `of` makes of it, where it is known.
+    /// Applies `of` to the value, if it is known.
     pub fn map<U>(self, of: impl FnOnce(T) -> U) -> Known<U> {
         match self {
             Self::Is(it) => Known::Is(of(it)),
@@ -32,7 +32,7 @@ impl<T> Known<T> {
 }
 
 impl<T> Known<Vec<T>> {
-    /// All of a list; none where it cannot be read.
+    /// The list; empty if it is missing or unreadable.
     pub fn all(&self) -> &[T] {
         self.get().map(Vec::as_slice).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! What `kubectl pitstop` decides and draws: what a target means, which object asks for what, the tree of a workload,
-//! and what a reason means. No I/O and no clock: time comes in as a value.
+//! The decisions and pictures of `kubectl pitstop`: targets, the requests to make, the tree of a workload,
+//! and the meaning of reasons. No I/O and no clock: time comes in as a value.
 
 pub mod cancel;
 pub mod change;

@@ -1,4 +1,4 @@
-//! The order book of one node as a tree: what its daemon is asked, what it has answered, and what Pods are held to.
+//! The order book of one node as a tree: its orders, the daemon's answers, and the held Pods.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ use crate::tree::{Item, Mark, Tree, short_id};
 /// Most characters of a message of the daemon.
 const MOST_TEXT: usize = 400;
 
-/// Who an order is for.
+/// The request that an order is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Such as `crr/one`.
+    /// Its name, such as `crr/one`.
     pub name: String,
     /// Since when it has been open.
     pub since: Option<DateTime<Utc>>,
 }
 
 impl Owner {
-    /// The UID of a request, and what is told of it.
+    /// The UID of a request, and its entry.
     pub fn of<R: Request>(request: &R) -> (String, Self) {
         let name = format!("{}/{}", R::KIND.short(), plain::line(&request.name_any(), 253));
         (request.uid().unwrap_or_default(), Self { name, since: standing(request).since })
@@ -73,7 +73,7 @@ pub fn tree(name: &str, facts: &NodeFacts, owners: &BTreeMap<String, Owner>) -> 
     Tree { items: vec![root], unread, ..Tree::default() }
 }
 
-/// The daemon, its last word, and how far it has read.
+/// The daemon, its last write, and the generation that it has read.
 fn daemon(facts: &NodeFacts) -> Item {
     let mark = match &facts.daemon {
         Known::Is((_, true)) => Mark::Done,
@@ -92,7 +92,7 @@ fn daemon(facts: &NodeFacts) -> Item {
     Item { mark, since, text: plain::line(&text, MOST_TEXT), ..Item::new("daemon") }
 }
 
-/// When somebody last wrote the status: only the daemon may.
+/// When the daemon last wrote the status: only the daemon may.
 fn last_word(work: &NodeWork) -> Option<DateTime<Utc>> {
     let fields = work.metadata.managed_fields.iter().flatten();
     let told = fields.filter(|it| it.subresource.as_deref() == Some("status"));
@@ -144,7 +144,7 @@ fn of_order(order: &Order, answer: Option<&Answer>, closed: bool, owner: Option<
     }
 }
 
-/// What the daemon is to do with the container, and how.
+/// The verb of an action, and its details.
 fn action(action: &OrderAction) -> (&'static str, String) {
     if let Some(recreate) = &action.recreate {
         let grace = recreate.grace_period_seconds;
@@ -193,7 +193,7 @@ fn of_held(held: &Held) -> Item {
     }
 }
 
-/// A word of the API, as it is written there.
+/// A value as the API spells it.
 fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     plain::line(value.as_str().unwrap_or_default(), 64)

@@ -9,9 +9,9 @@ use crate::change::Change;
 
 /// The label of a namespace in which pitstop may change images.
 pub const LABEL: &str = "pitstop.dev/in-place";
-/// Its value.
+/// The label's value.
 pub const ENABLED: &str = "enabled";
-/// The name of the `ClusterRole`, and of what binds it: the right to release workloads.
+/// The name of the `ClusterRole` with the right to release workloads, and of its binding.
 pub const ROLE: &str = "pitstop-in-place";
 /// The controller's service account.
 const ACCOUNT: &str = "pitstop-controller";
@@ -46,7 +46,7 @@ pub fn binding(namespace: &str, system: &str) -> RoleBinding {
     }
 }
 
-/// A binding of that name gives the right. Fails where it gives something else, or to somebody else.
+/// Fails if the existing binding has another role, or lacks a wanted subject.
 pub fn gives(existing: &RoleBinding, wanted: &RoleBinding) -> Result<(), String> {
     let subjects = existing.subjects.as_deref().unwrap_or_default();
     let has = |subject: &Subject| {

@@ -1,9 +1,9 @@
-//! Text in lines, for a terminal of a width.
+//! Folds text to a terminal's width.
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// The text in lines of at most `width` columns, folded at blanks; in one line where no width is given. A word that is longer stays
-/// whole: it may be a name that somebody copies.
+/// The text in lines of at most `width` columns, folded at blanks; `None`: one line. A longer word stays whole: it may
+/// be a name that the user copies.
 pub fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let Some(width) = width else { return vec![text.to_owned()] };
     let mut lines = vec![String::new()];

@@ -1,21 +1,21 @@
-//! Texts from the API, as a terminal may have them.
+//! Makes texts from the API safe for a terminal.
 
 /// Most characters of a text from the API that are shown in one line.
 pub const MOST: usize = 1024;
 
-/// The text in one line of at most `most` characters, and `...` where it is longer. A terminal obeys control characters,
-/// and characters that turn the direction of writing deceive its reader: all of them are escaped.
+/// The text in one line of at most `most` characters, and `...` if it is longer. Escapes control characters, which a
+/// terminal obeys, and characters that change the direction of writing, which deceive its reader.
 pub fn line(text: &str, most: usize) -> String {
     shown(text, most, |_| false)
 }
 
-/// The text with its own lines, of at most [`MOST`] characters times 16; for refusals, which others write for people.
+/// The text with its own lines, of at most 16 times [`MOST`] characters; for refusals, which others write for users.
 pub fn lines(text: &str) -> String {
     shown(text, MOST.saturating_mul(16), |c| c == '\n')
 }
 
-/// JSON, or YAML whose texts are quoted where they are not plain, in which nothing moves the cursor: what does is written as
-/// `\uXXXX`, which both read as the same.
+/// JSON, or YAML whose texts are quoted if they are not plain. Characters that mislead are written as `\uXXXX`, which
+/// both formats read as the same.
 pub fn structured(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -55,7 +55,7 @@ fn shown(text: &str, most: usize, keeps: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// It does something to the terminal, or to the order of what is read.
+/// The character controls the terminal, or changes the order of the text.
 fn misleads(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

@@ -1,32 +1,31 @@
-//! What reasons mean, in the words of docs/troubleshooting.md: the page is the one source.
+//! The meanings of reasons, from docs/troubleshooting.md: the page is the only source.
 
 use crate::target::RequestKind;
 
-/// The page. It is part of the program, so that both say the same.
+/// The page, as part of the program, so that both agree.
 const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
 
 /// The headings of the columns.
 const MEANS: &str = "what it means";
 const CURE: &str = "what to do";
 
-/// What the page says of a reason.
+/// A reason's row on the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meaning {
     /// What it means.
     pub means: String,
-    /// What to do; empty where there is nothing to do but to wait.
+    /// What to do; empty: only wait.
     pub cure: String,
 }
 
-/// What a reason means in the conditions of a request of that kind; the page's first row of it where the kind's own sections
-/// have none.
+/// The meaning of a reason in the conditions of that kind: the row in the kind's own sections, or the page's first row.
 pub fn meaning(kind: RequestKind, reason: &str) -> Option<Meaning> {
     let all = || rows(PAGE).filter(|row| row.is_for(reason));
     let own = all().find(|row| row.section.contains(section(kind)));
     own.or_else(|| all().next()).map(|row| Meaning { means: plain(row.means), cure: plain(row.cure) })
 }
 
-/// What the headings of a kind's sections have in common.
+/// The text that all headings of a kind's sections contain.
 fn section(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Restart => "A request",
@@ -45,13 +44,13 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Its first cell has the reason, between backticks, among others or alone.
+    /// Its first cell has the reason, between backticks.
     fn is_for(&self, reason: &str) -> bool {
         !reason.is_empty() && self.reasons.split('`').skip(1).step_by(2).any(|named| named == reason)
     }
 }
 
-/// The rows of tables with a column for what a reason means; other columns are left out.
+/// The rows of tables with a column for meanings; other columns are left out.
 fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
     let (mut section, mut means, mut cure) = ("", None, None);
     page.lines().filter_map(move |line| {
@@ -73,14 +72,14 @@ fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// All reasons in the sections whose headings have that in them.
+/// All reasons in the sections whose headings contain that text.
 #[cfg(test)]
 pub(crate) fn named(section: &str) -> std::collections::BTreeSet<&'static str> {
     let rows = rows(PAGE).filter(|row| row.section.contains(section));
     rows.flat_map(|row| row.reasons.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Markdown as a terminal has it: of a link, its text.
+/// Markdown for a terminal, with each link replaced by its text.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -121,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The reasons that each kind waits with most.
+    /// The most frequent reasons of each kind.
     #[test]
     fn what_is_waited_for_most_is_explained() {
         for (kind, reasons) in [

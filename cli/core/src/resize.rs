@@ -13,22 +13,22 @@ use pitstop_api::text::quoted;
 use crate::containers::{Choice, DEFAULT_CONTAINER, choose};
 use crate::restart::for_pod;
 
-/// What a resize is to do.
+/// The options of a resize.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// Requests and limits.
     pub resources: NewResources,
     /// Seconds after which the request ends.
     pub deadline: Option<i64>,
-    /// Seconds for which the Pod is watched, and put back if it does badly.
+    /// Seconds for which the Pod is watched, and restored if it becomes unhealthy.
     pub observe: Option<i64>,
     /// Seconds after its end at which the request is deleted.
     pub ttl: Option<i32>,
-    /// Nothing is changed.
+    /// A dry run: nothing is changed.
     pub check: bool,
 }
 
-/// Reads `cpu=+20%`, `memory=x1.5`. The amounts are a `PodResize`'s own.
+/// Reads `cpu=+20%`, `memory=x1.5`, as a `PodResize` has amounts.
 pub fn amounts(words: &[String]) -> Result<BTreeMap<String, Amount>, String> {
     let mut amounts = BTreeMap::new();
     for word in words {
@@ -47,7 +47,7 @@ pub fn amounts(words: &[String]) -> Result<BTreeMap<String, Amount>, String> {
     Ok(amounts)
 }
 
-/// The request that resizes containers of a Pod. Fails with the object, the field, and what would be right.
+/// The request that resizes containers of a Pod. Errors name the object, the field, and what would be right.
 pub fn request(pod: &Pod, choice: &Choice, wish: &Wish) -> Result<PodResize, String> {
     let target = format!("pod/{}", pod.name_any());
     let spec = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
@@ -75,7 +75,7 @@ pub fn request(pod: &Pod, choice: &Choice, wish: &Wish) -> Result<PodResize, Str
     Ok(request)
 }
 
-/// Why a workload is not resized by this command, and what does it; `acting` is its rollout.
+/// The error that this command resizes no workload, with the right command; `acting` is the workload's rollout.
 pub fn of_workload(target: &str, acting: Option<&InPlaceRollout>) -> String {
     let native = format!("`kubectl set resources {target} --containers=NAME --requests=cpu=500m`");
     if acting.is_some_and(|rollout| rollout.spec.changes_in_place()) {

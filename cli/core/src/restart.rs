@@ -19,9 +19,9 @@ use crate::strategy::Steps;
 /// How the containers of a Pod are to be restarted.
 #[derive(Clone, Debug, Default)]
 pub struct Manner {
-    /// By which means.
+    /// The mechanism; `None`: not set.
     pub mechanism: Option<Mechanism>,
-    /// A container only after the one before it is up again.
+    /// A container stops only after the one before it is up again.
     pub ordered: bool,
     /// Seconds out of service before the first stop.
     pub drain: Option<i64>,
@@ -33,7 +33,7 @@ pub struct Manner {
     pub ttl: Option<i32>,
 }
 
-/// The request that restarts containers of a Pod. Fails with the object, the field, and what would be right.
+/// The request that restarts containers of a Pod. Errors name the object, the field, and what would be right.
 pub fn request(pod: &Pod, choice: &Choice, manner: &Manner) -> Result<ContainerRecreateRequest, String> {
     let name = pod.name_any();
     let target = format!("pod/{name}");
@@ -63,11 +63,11 @@ pub fn request(pod: &Pod, choice: &Choice, manner: &Manner) -> Result<ContainerR
     Ok(request)
 }
 
-/// Most characters of a name of which the API server makes another: it adds 5, and all have to fit a label.
+/// Most characters of a name from which the API server generates another: it adds 5, and all must fit a label.
 /// <https://github.com/kubernetes/apiserver/blob/master/pkg/storage/names/generate.go>
 const MOST_OF_PREFIX: usize = 57;
 
-/// The metadata of a request for a Pod: the API server makes a name of the Pod's.
+/// The metadata of a request for a Pod: the API server generates a name from the Pod's.
 pub fn for_pod(pod: &Pod) -> ObjectMeta {
     let name: String = pod.name_any().chars().take(MOST_OF_PREFIX).collect();
     ObjectMeta {
@@ -80,15 +80,15 @@ pub fn for_pod(pod: &Pod) -> ObjectMeta {
 /// How the Pods of a workload are to be restarted.
 #[derive(Clone, Debug, Default)]
 pub struct Roll {
-    /// The containers; none where none were named.
+    /// The named containers; empty: none were named.
     pub containers: Vec<String>,
-    /// In which steps.
+    /// The strategy.
     pub steps: Steps,
 }
 
-/// The change by which a rollout restarts its Pods now. Without names, all main containers are restarted, or those that the
-/// rollout's author has chosen; `manager` is who writes for this program, so that its own earlier choice does not count as such.
-/// Fails where the rollout would not begin, or could not be.
+/// The change by which a rollout restarts its Pods now. Without names, it restarts the containers that the rollout's
+/// author chose, or all main containers. `manager` is this program's field manager, whose own earlier choice does not
+/// count. Fails if the rollout is paused, or would be refused.
 pub fn again(
     existing: &InPlaceRollout,
     roll: &Roll,
@@ -119,14 +119,14 @@ pub fn again(
     Ok(change)
 }
 
-/// The time as RFC 3339, in as many digits as make it another text than before.
+/// The time as RFC 3339, with enough digits to differ from the text before.
 fn restarted_at(now: DateTime<Utc>, before: Option<&str>) -> String {
     let forms = [SecondsFormat::Secs, SecondsFormat::Millis, SecondsFormat::Nanos];
     let mut texts = forms.into_iter().map(|form| now.to_rfc3339_opts(form, true));
     texts.find(|text| Some(text.as_str()) != before).unwrap_or_else(|| now.to_rfc3339())
 }
 
-/// That manager was the last one to write which containers are restarted.
+/// That manager last wrote which containers are restarted.
 fn chosen_by(rollout: &InPlaceRollout, manager: &str) -> bool {
     rollout.managed_fields().iter().filter(|entry| entry.manager.as_deref() == Some(manager)).any(|entry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:restart").is_some())

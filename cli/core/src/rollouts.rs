@@ -7,7 +7,7 @@ use pitstop_api::rollout::{
 
 use crate::change::Change;
 
-/// Those of `all` that are for the workload, the one that acts first: the oldest, and of equally old ones the first by name.
+/// The rollouts of the workload. The first acts: it is the oldest, and of equally old ones the first by name.
 pub fn of_workload(kind: TargetKind, name: &str, all: Vec<InPlaceRollout>) -> Vec<InPlaceRollout> {
     let is_for = |rollout: &InPlaceRollout| {
         rollout.spec.target_ref.as_ref().is_some_and(|target| target.kind == kind && target.name == name)
@@ -15,7 +15,7 @@ pub fn of_workload(kind: TargetKind, name: &str, all: Vec<InPlaceRollout>) -> Ve
     oldest_first(all.into_iter().filter(is_for).collect())
 }
 
-/// The one that acts first, as the controller orders those for the same Pods.
+/// Puts the one that acts first, in the controller's order of rollouts for the same Pods.
 pub(crate) fn oldest_first(mut rollouts: Vec<InPlaceRollout>) -> Vec<InPlaceRollout> {
     let age = |rollout: &InPlaceRollout| rollout.metadata.creation_timestamp.as_ref().map(|at| at.0);
     rollouts.sort_by(|a, b| age(a).cmp(&age(b)).then_with(|| a.metadata.name.cmp(&b.metadata.name)));
@@ -33,7 +33,7 @@ pub fn new(kind: TargetKind, workload: &str, all: &[InPlaceRollout]) -> InPlaceR
     InPlaceRollout::new(&free_name(kind, workload, all), spec)
 }
 
-/// The workload's own name, or with its kind where a rollout for something else has that name.
+/// The workload's own name; its kind is added if another rollout has that name.
 fn free_name(kind: TargetKind, workload: &str, all: &[InPlaceRollout]) -> String {
     if all.iter().all(|rollout| rollout.name_any() != workload) {
         return workload.to_owned();
@@ -45,7 +45,7 @@ fn free_name(kind: TargetKind, workload: &str, all: &[InPlaceRollout]) -> String
     format!("{}-{kind}", cut.trim_end_matches(['-', '.']))
 }
 
-/// The rollout after the change. Fails, with the field, where it would be refused.
+/// The rollout after the change. Fails, with the field, if it would be refused.
 pub fn changed(existing: &InPlaceRollout, change: &Change) -> Result<InPlaceRollout, String> {
     let mut changed = serde_json::to_value(existing).map_err(|error| error.to_string())?;
     change.apply(&mut changed);

@@ -1,4 +1,4 @@
-//! Which objects a picture is made of: no more are asked for.
+//! Which objects a tree needs: no others are listed.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -20,10 +20,10 @@ impl Select {
     }
 }
 
-/// Which objects of each kind; of an absent one, none.
+/// Which objects of each kind; `None`: no objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Of every namespace, and not of one.
+    /// All namespaces instead of one.
     pub everywhere: bool,
     /// `InPlaceRollout`s.
     pub rollouts: Option<Select>,
@@ -50,7 +50,8 @@ impl Scope {
         Self { everywhere: true, ..Self::namespace() }
     }
 
-    /// What concerns a Pod, a workload whose Pods have that selector, or a request. Fails if the selector is none.
+    /// The objects of a Pod, of a workload whose Pods have that selector, or of a request. Fails if the selector is
+    /// invalid or empty.
     pub fn of(target: &Target, pods: Option<LabelSelector>) -> Result<Self, String> {
         let all = || Some(Select::default());
         let of_pod = |field: &str, name: &str| Some(Select::field(field, name));

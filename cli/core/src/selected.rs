@@ -23,7 +23,7 @@ pub fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
         .collect()
 }
 
-/// The rollout of `all` that selects just those labels; of several, the one that acts.
+/// The rollout of `all` that selects exactly those labels; of several, the one that acts.
 pub fn existing(labels: &BTreeMap<String, String>, all: Vec<InPlaceRollout>) -> Option<InPlaceRollout> {
     let same = |rollout: &InPlaceRollout| {
         rollout.spec.selector.as_ref().is_some_and(|selector| selector.match_labels == *labels)
@@ -31,7 +31,7 @@ pub fn existing(labels: &BTreeMap<String, String>, all: Vec<InPlaceRollout>) -> 
     crate::rollouts::oldest_first(all.into_iter().filter(same).collect()).into_iter().next()
 }
 
-/// One that does nothing yet; the API server makes its name of a label's value.
+/// A rollout that does nothing yet; the API server generates its name from a label's value.
 pub fn new(labels: BTreeMap<String, String>) -> InPlaceRollout {
     let value = labels.values().next().map_or("", String::as_str).to_ascii_lowercase();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();

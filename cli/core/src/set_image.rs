@@ -24,7 +24,7 @@ pub struct Manner {
     pub deadline: Option<i64>,
     /// Seconds after its end at which the request is deleted.
     pub ttl: Option<i32>,
-    /// Nothing is changed, and nothing is pulled.
+    /// A dry run: nothing is changed or pulled.
     pub check: bool,
 }
 
@@ -45,7 +45,7 @@ pub fn images(words: &[String]) -> Result<Vec<ContainerImage>, String> {
         .collect()
 }
 
-/// The request that changes images of a Pod. Fails with the object, the field, and what would be right.
+/// The request that changes images of a Pod. Errors name the object, the field, and what would be right.
 pub fn request(pod: &Pod, images: &[ContainerImage], manner: &Manner) -> Result<PodImageUpdate, String> {
     let target = format!("pod/{}", pod.name_any());
     let of = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
@@ -65,7 +65,7 @@ pub fn request(pod: &Pod, images: &[ContainerImage], manner: &Manner) -> Result<
     Ok(request)
 }
 
-/// Each container is there, and keeps its repository.
+/// Fails unless each container exists and keeps its repository.
 fn known(target: &str, pods: &PodSpec, images: &[ContainerImage]) -> Result<(), String> {
     let names = images.iter().map(|image| image.name.clone()).collect();
     choose(target, pods, None, &Choice::Named(names))?;
@@ -97,7 +97,7 @@ fn container<'a>(pods: &'a PodSpec, name: &str) -> Option<&'a Container> {
     pods.containers.iter().chain(pods.init_containers.iter().flatten()).find(|it| it.name == name)
 }
 
-/// The rollout of a workload carries changes of the template out in place. Fails with what to do first.
+/// Fails unless the workload's rollout makes template changes in place. The error says what to do first.
 pub fn ready(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String> {
     let native = "`kubectl set image` would make new Pods instead";
     let Some(rollout) = acting.filter(|rollout| rollout.spec.changes_in_place()) else {
@@ -122,8 +122,8 @@ pub fn ready(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String
     }
 }
 
-/// The change of a workload's template that its rollout carries out in the running Pods: it parks the workload in the same write,
-/// so that its own controller makes no new Pods. Absent where nothing would change.
+/// The template change that the rollout makes in the running Pods; `None` if nothing changes. The same write parks the
+/// workload, so that its own controller makes no new Pods.
 pub fn update(workload: &Workload, images: &[ContainerImage]) -> Result<Option<Change>, String> {
     let (target, pods) = (workload.target(), workload.pods()?);
     known(&target, &pods, images)?;

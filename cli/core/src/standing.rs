@@ -11,15 +11,15 @@ use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutStatus, TargetKind, Upd
 
 use crate::target::RequestKind;
 
-/// The reason of a request of which the controller has said nothing yet, or nothing of its latest spec.
+/// The reason of a request that the controller has not seen yet, or whose latest spec it has not seen.
 pub const NOT_SEEN: &str = "NotSeen";
 
-/// How far a request is. Texts are as the API has them: show them by [`crate::plain`].
+/// How far a request is. Texts are raw from the API: show them by [`crate::plain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether it is over, and how.
     pub progress: Progress,
-    /// The name of its phase; empty where there is none yet.
+    /// The name of its phase; empty: none yet.
     pub phase: &'static str,
     /// What it waits for, or how it ended: a reason of docs/troubleshooting.md, or [`NOT_SEEN`].
     pub reason: String,
@@ -29,10 +29,10 @@ pub struct Standing {
     pub since: Option<DateTime<Utc>>,
 }
 
-/// What a status says, whatever the kind.
+/// The parts of a status that all kinds have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Said<'a> {
-    /// The name of `status.phase`; empty where there is none.
+    /// The name of `status.phase`; empty: none.
     pub phase: &'static str,
     /// `status.observedGeneration`.
     pub observed_generation: Option<i64>,
@@ -42,7 +42,7 @@ pub struct Said<'a> {
     pub conditions: &'a [Condition],
 }
 
-/// An object that asks for something, and whose status says how far that is.
+/// A request or rollout, whose status says how far it is.
 pub trait Request: Resource<DynamicType = ()> {
     /// Which kind it is.
     const KIND: RequestKind;
@@ -50,27 +50,27 @@ pub trait Request: Resource<DynamicType = ()> {
     /// What its status says.
     fn said(&self) -> Said<'_>;
 
-    /// The workload that is parked while the request is at work on it; absent for other requests.
+    /// The workload that is parked while the rollout is at work on it; `None` for other requests.
     fn workload(&self) -> Option<(TargetKind, &str)> {
         None
     }
 
-    /// `metadata.generation` of the workload for whose change of the template the status speaks; absent for other requests.
+    /// `metadata.generation` of the workload's template change that the status reports; `None` for other requests.
     fn update_generation(&self) -> Option<i64> {
         None
     }
 
-    /// How far it is beside what all kinds have in common; absent where that says it all.
+    /// How far it is by rules of its kind; `None`: the common conditions decide.
     fn beside(&self, _said: Said<'_>) -> Option<Standing> {
         None
     }
 
-    /// The last change of a workload's template was not made in its running Pods.
+    /// The last template change was not made in the running Pods.
     fn is_given_up(&self) -> bool {
         false
     }
 
-    /// It has begun with something that has not ended: also if it is stalled, and goes on only once somebody has seen to it.
+    /// Its work has begun and not ended, even if it is stalled until a user acts.
     fn is_midway(&self) -> bool {
         false
     }
@@ -82,13 +82,13 @@ pub fn standing<R: Request>(request: &R) -> Standing {
     request.beside(said).unwrap_or_else(|| by_conditions(request, said))
 }
 
-/// Whether there is something left to do of what it asks for.
+/// Whether the request has work left.
 pub fn is_at_work<R: Request>(request: &R) -> bool {
     request.is_midway() || standing(request).progress == Progress::Open
 }
 
-/// Whether the controller is ready to make changes of the workload in its running Pods. It looks again where it cannot, so that it
-/// is open until it can.
+/// Whether the controller is ready to make changes in the workload's running Pods. The controller tries again, so the
+/// standing is open until it succeeds.
 pub fn armed<R: Request>(request: &R) -> Standing {
     let said = request.said();
     let told = condition::find(said.conditions, conditions::ARMED);
@@ -99,8 +99,8 @@ pub fn armed<R: Request>(request: &R) -> Standing {
     of_condition(progress, said, told)
 }
 
-/// By the conditions that all kinds have. The end of a request is never taken back, so that it counts whatever the spec has
-/// become since; see [`InPlaceRollout`]'s own rules.
+/// By the conditions that all kinds have. The end of a request is final, even if its spec changes afterwards; rollouts
+/// differ: see [`InPlaceRollout`]'s own rules.
 fn by_conditions<R: Request>(request: &R, said: Said<'_>) -> Standing {
     let complete = condition::find(said.conditions, condition::COMPLETE);
     let failed = condition::find(said.conditions, condition::FAILED).filter(|c| holds(c));
@@ -127,7 +127,7 @@ fn holds(condition: &Condition) -> bool {
     condition.status == ConditionStatus::True
 }
 
-/// Of one of which the controller has yet to speak.
+/// Of a request that the controller has not seen.
 fn unseen<R: Request>(request: &R, said: Said<'_>, message: String) -> Standing {
     let created = request.meta().creation_timestamp.as_ref();
     let since = created.and_then(|at| DateTime::from_timestamp(at.0.as_second(), 0));
@@ -146,7 +146,7 @@ impl Request for ContainerRecreateRequest {
         })
     }
 
-    /// OpenKruise's own controller writes no conditions of an outcome: the states of the containers have it.
+    /// OpenKruise's own controller writes no conditions with the outcome: the container states have it.
     fn beside(&self, said: Said<'_>) -> Option<Standing> {
         let status = self.status.as_ref().filter(|it| it.phase == Some(recreate::Phase::Completed))?;
         if condition::find(said.conditions, condition::COMPLETE).is_some() {
@@ -230,8 +230,8 @@ impl Request for InPlaceRollout {
         self.status.as_ref()?.update.as_ref().map(|update| update.generation)
     }
 
-    /// A rollout is asked again and again: a status of an older spec says nothing of what is asked for now, and a restart
-    /// is done only once the status has the very value that asked for it.
+    /// A rollout serves many changes: a status of an older spec says nothing about the present one. A restart is done
+    /// only when the status has the spec's `restartedAt`.
     fn beside(&self, said: Said<'_>) -> Option<Standing> {
         let generation = self.meta().generation.unwrap_or_default();
         let observed = said.observed_generation.unwrap_or(-1);
@@ -276,7 +276,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What the controller writes.
+    /// The status that the controller writes.
     fn told(progress: Progress, phase: &'static str, reason: &'static str, generation: i64) -> Value {
         let mut conditions = Vec::new();
         let standing = condition::Standing { progress, phase, reason, message: "so it is" };

@@ -1,4 +1,4 @@
-//! In which steps a rollout is to go, as far as a command says so. What it does not say stays as it is.
+//! The strategy of a rollout, as far as a command sets it. Other fields stay as they are.
 
 use pitstop_api::rollout::{OnFailure, Share};
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The fields that were named.
+    /// The fields that are set.
     pub fn fields(&self) -> Map<String, Value> {
         let fields = [
             ("maxUnavailable", self.max_unavailable.as_ref().map(|share| json!(share))),

@@ -10,7 +10,7 @@ use crate::target::Target;
 pub enum Switched {
     /// A namespace.
     Namespace(String),
-    /// A workload of the namespace that the command is in.
+    /// A workload in the command's namespace.
     Workload(TargetKind, String),
 }
 

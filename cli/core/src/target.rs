@@ -1,4 +1,4 @@
-//! What a command is about, as people write it: `pod/web-0`, `deploy/web`, `crr/restart-1`.
+//! The targets of commands, as users write them: `pod/web-0`, `deploy/web`, `crr/restart-1`.
 
 use pitstop_api::rollout::TargetKind;
 use pitstop_api::text::quoted;
@@ -21,7 +21,7 @@ impl RequestKind {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Restart, Self::Resize, Self::ImageUpdate, Self::Rollout];
 
-    /// What `kind` says.
+    /// The value of `kind`.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Restart => recreate::KIND,
@@ -62,7 +62,7 @@ impl RequestKind {
     }
 }
 
-/// What a command is about. Everything is in one namespace.
+/// The target of a command. All targets are in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// A Pod.
@@ -85,7 +85,7 @@ impl Target {
         Self::of(type_, name)
     }
 
-    /// Reads what stands on a command line: `TYPE/NAME ...`, or `TYPE NAME ...`. At most [`MAX_TARGETS`].
+    /// Reads the words of a command line: `TYPE/NAME ...`, or `TYPE NAME ...`. At most [`MAX_TARGETS`].
     pub fn parse_all(words: &[String]) -> Result<Vec<Self>, String> {
         if words.len() > MAX_TARGETS {
             return Err(format!("at most {MAX_TARGETS} targets can be named, not {}", words.len()));
@@ -138,7 +138,7 @@ fn unknown(type_: &str) -> String {
     )
 }
 
-/// The name of an object (RFC 1123 subdomain), so that nothing else gets into a URL.
+/// Fails unless the text is an object's name (RFC 1123 subdomain): only names may get into a URL.
 pub fn checked(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {

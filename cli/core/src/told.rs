@@ -4,7 +4,8 @@ use kube::core::ObjectMeta;
 
 use crate::plain;
 
-/// `KIND.GROUP/NAME`, as kubectl writes what it has changed. A name that the API server has yet to make ends with a dash.
+/// `KIND.GROUP/NAME`, as kubectl names changed objects. A name that the API server has yet to generate ends with a
+/// dash.
 pub fn name(kind: &str, group: &str, meta: &ObjectMeta) -> String {
     let kind = kind.to_ascii_lowercase();
     let name = meta.name.as_deref().filter(|name| !name.is_empty());

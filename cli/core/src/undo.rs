@@ -1,4 +1,4 @@
-//! The template that a workload had before, from where its own controller keeps it, as `kubectl rollout undo` finds it.
+//! Finds a workload's earlier template in the history of its own controller, as `kubectl rollout undo` does.
 
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -11,11 +11,11 @@ use crate::workload::{Park, Workload};
 /// Annotation of a `ReplicaSet`: the number of its revision.
 /// <https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/deployment/util/deployment_util.go>
 const REVISION: &str = "deployment.kubernetes.io/revision";
-/// Label of a `ReplicaSet`'s Pods that is none of the template.
+/// Label of a `ReplicaSet`'s Pods that the workload's template does not have.
 const HASH: &str = "pod-template-hash";
 
-/// The change back to an earlier revision, and its number: the newest with another template than now, or the one that is named.
-/// `history`: the workload's `ReplicaSet`s, or `ControllerRevision`s.
+/// The change back to an earlier revision, and its number. `to`: the revision; `None`: the newest with another
+/// template. `history`: the workload's `ReplicaSet`s, or `ControllerRevision`s.
 pub fn undo(
     workload: &Workload,
     history: &[DynamicObject],
@@ -73,7 +73,7 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-/// The number of a revision, and the change to it. What cannot be read is none.
+/// The number of a revision, and the change to it; `None` if it cannot be read.
 fn revision(kind: TargetKind, object: &DynamicObject) -> Option<(i64, Change)> {
     if kind != TargetKind::Deployment {
         let number = object.data.get("revision")?.as_i64()?;

@@ -1,4 +1,4 @@
-//! A workload, as it is read: whole, so that nothing that this program does not know is lost of its template.
+//! A workload as a whole object, so that unknown fields of its template are not lost.
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::PodSpec;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::change::Change;
 
-/// A partition from which on nobody expects that Pods are updated: what admission takes for a park (deploy/components/park).
+/// From this partition on, no user expects updated Pods: admission takes it for a park (deploy/components/park).
 const PARKED_PARTITION: i64 = 1_000_000;
 /// The partition of a parked `StatefulSet`: above all ordinals.
 const ABOVE_ALL: i64 = 2_147_483_647;
@@ -24,7 +24,7 @@ pub struct Workload {
     pub object: DynamicObject,
 }
 
-/// Under which URL workloads of a kind are found.
+/// The API resource of a kind of workload.
 pub fn resource(kind: TargetKind) -> ApiResource {
     match kind {
         TargetKind::Deployment => ApiResource::erase::<Deployment>(&()),
@@ -36,11 +36,11 @@ pub fn resource(kind: TargetKind) -> ApiResource {
 /// Whether its own controller replaces Pods when the template changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Park {
-    /// It does.
+    /// The controller replaces Pods.
     None,
-    /// It is parked, and the label says what it is to be released to.
+    /// pitstop has parked it; this label value says how to release it.
     Parked(String),
-    /// Its user has stopped it, in this way.
+    /// Its user has stopped it, by this field.
     ByUser(String),
 }
 
@@ -86,7 +86,7 @@ impl Workload {
         self.at("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or_default()
     }
 
-    /// What the template says of Pods. Fails where that cannot be read.
+    /// The template's Pod spec. Fails if it cannot be read.
     pub fn pods(&self) -> Result<PodSpec, String> {
         let spec = self.at("/spec/template/spec").cloned().unwrap_or_default();
         serde_json::from_value(spec)
@@ -103,8 +103,8 @@ impl Workload {
         self.at("/spec/template/metadata/annotations")?.get(name)?.as_str()
     }
 
-    /// Adds to a patch of its template what parks it, if it is not parked. Whether it is was just read: if somebody has released it
-    /// since, its own controller would make new Pods, and the patch is a conflict.
+    /// Adds the park to a patch of the template, if the workload is not parked, and the `resourceVersion`. If the
+    /// workload was released since it was read, its own controller would make new Pods: then the patch is a conflict.
     pub fn park_with(&self, patch: &mut Value) -> Result<(), String> {
         let version = &self.object.metadata.resource_version;
         Change::merge(json!({"metadata": {"resourceVersion": version}})).apply(patch);
@@ -114,7 +114,7 @@ impl Workload {
         Ok(())
     }
 
-    /// The part of a patch that parks it; nothing where it is parked. Fails where its user has stopped it.
+    /// The part of a patch that parks it; `None` if it is parked. Fails if its user has stopped it.
     pub fn parked(&self) -> Result<Option<Value>, String> {
         let mark = match (self.park(), self.kind) {
             (Park::Parked(_), _) => return Ok(None),
@@ -136,8 +136,7 @@ impl Workload {
         Ok(Some(json!({"metadata": {"labels": {PARKED: mark}}, "spec": spec})))
     }
 
-    /// The change that releases it to what its label says; nothing where it is not parked. Fails where the label says nothing that
-    /// it could be released to.
+    /// The change that releases it as its label says; `None` if it is not parked. Fails if the label's value is wrong.
     pub fn released(&self) -> Result<Option<Change>, String> {
         let Park::Parked(mark) = self.park() else { return Ok(None) };
         let (spec, right) = match self.kind {

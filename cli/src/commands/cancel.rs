@@ -26,7 +26,7 @@ pub struct Args {
     storing: Storing,
 }
 
-/// Cancels them, and says what happens then.
+/// Cancels the requests, and prints what happens then.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let store = Store::new(session, &args.storing);
     for target in Target::parse_all(&args.requests).map_err(Failure::invalid)? {

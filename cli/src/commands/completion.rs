@@ -20,7 +20,7 @@ pub struct Args {
 pub fn run(args: &Args) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "kubectl-pitstop", &mut script);
-    // Where its reader is gone, nothing is left to do.
+    // A closed pipe is no error.
     let _ = io::stdout().lock().write_all(&script);
     ExitCode::SUCCESS
 }

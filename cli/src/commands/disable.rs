@@ -1,4 +1,4 @@
-//! `disable`: template changes go the native way again, and a parked workload is released, also where no controller runs.
+//! `disable`: template changes go the native way again, and a parked workload is released, even if no controller runs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,12 +35,12 @@ pub struct Args {
     storing: Storing,
 }
 
-/// Until when admission has noticed that a rollout is gone: it knows of rollouts by a watch.
+/// Time within which admission notices that a rollout is gone: it watches rollouts.
 const NOTICED: Duration = Duration::from_secs(15);
-/// How soon a workload is released again that was parked again.
+/// Time after which a workload that was parked again is released again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Switches it off.
+/// Switches the target off.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     match Switched::parse(&args.target).map_err(Failure::invalid)? {
         Switched::Namespace(name) => {
@@ -86,7 +86,7 @@ async fn workload(
     }
 }
 
-/// Releases the workload; again, where admission has not yet noticed that its rollout is gone.
+/// Releases the workload; again, while admission has not noticed that its rollout is gone.
 async fn released(
     store: &Store<'_>,
     args: &Args,
@@ -115,7 +115,8 @@ async fn released(
     Ok(())
 }
 
-/// Takes the label, so that nothing more is parked, and then the right to release workloads, once none needs it. `session` is in that namespace.
+/// Removes the label, so that nothing more is parked, and then the right to release workloads, if no workload needs it.
+/// `session` is in that namespace.
 async fn namespace(session: &Session, store: &Store<'_>) -> Result<(), Failure> {
     let name = &session.namespace;
     let found: Namespace = session.cluster().get(name).await?;
@@ -131,7 +132,7 @@ async fn namespace(session: &Session, store: &Store<'_>) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Without that right, the controller could not release what is parked.
+/// Fails if a workload is parked: without that right, the controller could not release it.
 async fn none_parked(session: &Session) -> Result<(), Failure> {
     for kind in [TargetKind::Deployment, TargetKind::StatefulSet, TargetKind::DaemonSet] {
         let api = session.dynamic(&resource(kind), Place::Namespace);

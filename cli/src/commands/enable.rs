@@ -51,7 +51,7 @@ pub struct Args {
     waiting: Waiting,
 }
 
-/// Switches it on.
+/// Switches the target on.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let store = Store::new(session, &args.storing);
     match Switched::parse(&args.target).map_err(Failure::invalid)? {
@@ -88,7 +88,7 @@ impl Args {
     }
 }
 
-/// Gives back the rollout that is switched on.
+/// Switches a rollout on, and returns it.
 async fn workload(
     session: &Session,
     store: &Store<'_>,
@@ -129,7 +129,7 @@ fn is_opted_in(namespace: &Namespace) -> bool {
     namespace.labels().get(opt_in::LABEL).is_some_and(|value| value == opt_in::ENABLED)
 }
 
-/// The label, and the right to release workloads. `session` is in that namespace.
+/// Adds the label, and the right to release workloads. `session` is in that namespace.
 async fn namespace(session: &Session, store: &Store<'_>, args: &Args) -> Result<(), Failure> {
     let name = &session.namespace;
     let found: Namespace = session.cluster().get(name).await?;

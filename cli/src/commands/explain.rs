@@ -35,7 +35,7 @@ pub struct Args {
     controller_namespace: String,
 }
 
-/// Explains it.
+/// Explains the target.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let target = Target::parse(&args.target).map_err(Failure::invalid)?;
     let pods = super::status::pods_of(session, &target).await?;
@@ -67,7 +67,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// No request is open.
+/// Says that no request is open; fails if the target does not exist.
 fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<ExitCode, Failure> {
     let missing = match target {
         Target::Request(..) => objects.unread.is_empty(),
@@ -81,7 +81,7 @@ fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of a node, asked side by side. What may not be read is told.
+/// Facts about a node, read in parallel. Unreadable facts have the reason.
 pub(super) async fn facts(session: &Session, node: &str, system: &str) -> NodeFacts {
     let (nodes, works) = (session.cluster::<Node>(), session.cluster::<NodeWork>());
     let daemons: Api<Pod> = Api::namespaced(session.client.clone(), system);

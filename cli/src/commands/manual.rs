@@ -1,4 +1,4 @@
-//! `manual`: writes the pages about all commands. For the documentation and for packages.
+//! `manual`: writes the pages about all commands, for the documentation and for packages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ enum Format {
     Man,
 }
 
-/// Writes them. Files that are no page any more stay.
+/// Writes the pages. Files that are no longer pages stay.
 pub fn run(args: &Args) -> Result<ExitCode, Failure> {
     let failed = |error: std::io::Error| {
         Failure::local(&format!("cannot write the manual into {}", args.directory.display()), &error)

@@ -65,7 +65,7 @@ pub enum Command {
     Wait(wait::Args),
 }
 
-/// Does what the command line says. The exit code is that of a command that did its work; errors have their own.
+/// Runs the command. The exit code is that of a command without error; errors have their own.
 pub async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let Cli { globals, command } = cli;
     let session = || Session::open(&globals);

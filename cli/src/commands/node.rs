@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::session::Session;
 
-/// Most namespaces whose requests are asked for: a book has 64 orders.
+/// Most namespaces whose requests are listed: a book has 64 orders.
 const MOST_NAMESPACES: usize = 64;
 
 /// Of which node, and in which form.
@@ -43,7 +43,7 @@ pub struct Args {
     output: Option<Format>,
 }
 
-/// Shows it.
+/// Shows the order book.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let node = checked(&args.node).map_err(Failure::invalid)?;
     let facts = facts(session, &node, &args.controller_namespace).await;
@@ -77,7 +77,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The requests that orders may be for, by UID. Of those that may not be read, an order shows the UID.
+/// The requests that orders may be for, by UID. If the caller may not read a request, its order shows the UID.
 async fn owners(session: &Session, work: &NodeWork) -> BTreeMap<String, Owner> {
     let mut owners = BTreeMap::new();
     for namespace in namespaces(work).iter().take(MOST_NAMESPACES) {

@@ -21,7 +21,7 @@ pub struct Args {
     storing: Storing,
 }
 
-/// Pauses or resumes them.
+/// Pauses or resumes the rollouts.
 pub async fn run(session: &Session, args: &Args, paused: bool) -> Result<ExitCode, Failure> {
     let store = Store::new(session, &args.storing);
     for target in Target::parse_all(&args.targets).map_err(Failure::invalid)? {

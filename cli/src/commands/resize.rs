@@ -44,10 +44,10 @@ pub struct Args {
     waiting: Waiting,
 }
 
-/// Seconds for which a request is kept that only asks.
+/// Seconds for which a dry-run request is kept.
 pub const CHECK_KEPT_SECONDS: i32 = 600;
 
-/// Asks for it.
+/// Makes the request.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let target = Target::parse(&args.target).map_err(Failure::invalid)?;
     let name = match &target {
@@ -68,7 +68,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         },
         deadline: args.deadline,
         observe: args.observe,
-        // With the mechanism CRI, a Pod has its resources only for as long as the request is there.
+        // No TTL otherwise: with the mechanism CRI, a Pod has its resources only while the request exists.
         ttl: args.check.then_some(CHECK_KEPT_SECONDS),
         check: args.check,
     };

@@ -76,7 +76,7 @@ struct How {
     ttl: Option<i64>,
 }
 
-/// Seconds for which a request is kept that a command has made: long enough to be looked at.
+/// Seconds for which a command's request is kept: long enough for a look at it.
 pub const KEPT_SECONDS: i32 = 3_600;
 
 fn mechanism(text: &str) -> Result<Mechanism, String> {
@@ -86,7 +86,7 @@ fn mechanism(text: &str) -> Result<Mechanism, String> {
         .ok_or_else(|| "write Auto, Runtime or Kubelet".to_owned())
 }
 
-/// Asks for it.
+/// Makes the requests.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let store = Store::new(session, &args.storing);
     let mut awaited = Vec::new();
@@ -168,7 +168,7 @@ async fn by_labels(
     roll(store, args, existing, selected::new(labels), args.containers.container.clone()).await
 }
 
-/// Asks the rollout that there is, or makes one.
+/// Changes the existing rollout, or makes one.
 async fn roll(
     store: &Store<'_>,
     args: &Args,
@@ -197,7 +197,7 @@ impl Containers {
 }
 
 impl How {
-    /// A rollout has no place for the others.
+    /// Fails if an option is set that a rollout has no field for.
     fn for_rollouts(&self, target: &str) -> Result<(), Failure> {
         let given = [
             ("--mechanism", self.mechanism.is_some()),

@@ -44,12 +44,12 @@ pub struct Args {
     waiting: Waiting,
 }
 
-/// What is told of a workload that has these images.
+/// The word for a workload that already has these images.
 const UNCHANGED: &str = "unchanged";
-/// How often a workload is read again that has changed meanwhile.
+/// Most tries with a workload that changes meanwhile.
 const TRIES: u32 = 5;
 
-/// Asks for it.
+/// Makes the request, or changes the workload.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let images = set_image::images(&args.images).map_err(Failure::invalid)?;
     let awaited = match Target::parse(&args.target).map_err(Failure::invalid)? {
@@ -84,7 +84,8 @@ async fn pod(
     Ok(Some(waiting::of(RequestKind::ImageUpdate, &made)))
 }
 
-/// Elsewhere the request would fail. Where the caller may not read the namespace, the request says so itself.
+/// Fails without the opt-in, as the request would. If the caller may not read the namespace, the request itself says
+/// so.
 async fn opted_in(session: &Session) -> Result<(), Failure> {
     let name = &session.namespace;
     let Ok(namespace) = session.cluster::<Namespace>().get(name).await else { return Ok(()) };
@@ -128,7 +129,7 @@ async fn workload(
         }
     };
     store.tell(&resource, &stored, done)?;
-    // A release is a newer generation than the change that led to it.
+    // A release gives the workload a newer generation than the change before it.
     let generation = |rollout: &InPlaceRollout| match done {
         UNCHANGED => rollout.update_generation(),
         _ => stored.metadata.generation,

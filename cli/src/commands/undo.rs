@@ -31,7 +31,7 @@ pub struct Args {
     waiting: Waiting,
 }
 
-/// Goes back to it.
+/// Goes back to that template.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let (kind, name) = match Target::parse(&args.target).map_err(Failure::invalid)? {
         Target::Workload(kind, name) => (kind, name),

@@ -1,4 +1,4 @@
-//! `wait`: until requests have ended, and how.
+//! `wait`: waits until requests have ended, and says how.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Args {
     timeout: Duration,
 }
 
-/// Waits for them.
+/// Waits for the requests.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let targets = Target::parse_all(&args.requests).map_err(Failure::invalid)?;
     let mut awaited = Vec::new();

@@ -1,4 +1,4 @@
-//! What can stand at the end of a command line: read from clap's own description of the commands.
+//! What completes a command line, by clap's own description of the commands.
 
 use clap::{Arg, Command, ValueHint};
 use pitstop_cli_core::target::RequestKind;
@@ -6,15 +6,15 @@ use pitstop_cli_core::target::RequestKind;
 /// What completes the last word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// These.
+    /// These words.
     Words(Vec<Candidate>),
     /// The types before a slash; names follow.
     Kinds(&'static [Type]),
-    /// Names of objects, behind what is typed already.
+    /// Names of objects, after this text.
     Names(Type, String),
     /// Files of this machine.
     Files,
-    /// Anything: nobody knows.
+    /// No completion: any word may follow.
     Nothing,
 }
 
@@ -23,7 +23,7 @@ pub enum Answer {
 pub struct Candidate {
     /// The word.
     pub word: String,
-    /// In one line; may be empty.
+    /// Its meaning in one line; may be empty.
     pub help: String,
 }
 
@@ -47,7 +47,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// What stands before the slash.
+    /// The word before the slash.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pod => "pod",
@@ -62,12 +62,12 @@ impl Type {
     }
 }
 
-/// What was typed, as far as it decides what follows.
+/// The typed words, as far as completion needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Typed {
     /// The global flags, for the connection to the API server.
     pub globals: Vec<String>,
-    /// Words that are no flags and no values of flags.
+    /// Number of words that are no flags and no values of flags.
     positional: usize,
     /// The flag whose value the last word is, by its ID.
     pending: Option<String>,
@@ -75,7 +75,7 @@ pub struct Typed {
     over: bool,
 }
 
-/// What completes the last of the words. `root` is the whole program.
+/// Decides what completes the last word. `root` is the whole program.
 pub fn decide(root: &Command, words: &[String]) -> (Answer, Typed) {
     let Some((last, before)) = words.split_last() else { return (Answer::Nothing, Typed::default()) };
     let (command, typed) = read(root, before);
@@ -204,7 +204,7 @@ fn positional(command: &Command, number: usize, last: &str) -> Answer {
         return value(arg, "", last);
     }
     let types = types(command.get_name());
-    // Behind the target, `resize` and `set-image` take amounts and images.
+    // After the target, `resize` and `set-image` take amounts and images.
     if types.is_empty()
         || (number > 0 && !many(arg))
         || arg.get_id().as_str() == "images"
@@ -234,7 +234,7 @@ const RESIZE: Type = Type::Request(RequestKind::Resize);
 const UPDATE: Type = Type::Request(RequestKind::ImageUpdate);
 const ROLLOUT: Type = Type::Request(RequestKind::Rollout);
 
-/// Types of what a command is about.
+/// Types of a command's targets.
 fn types(command: &str) -> &'static [Type] {
     use Type::{DaemonSet, Deployment, Namespace, Node, Pod, StatefulSet};
     match command {

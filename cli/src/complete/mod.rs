@@ -1,5 +1,5 @@
-//! Completion, as kubectl asks plugins for it: a program `kubectl_complete-pitstop` gets the words after `kubectl pitstop`, the last
-//! of which is to be completed, and prints candidates and a directive
+//! Completion, as kubectl asks plugins for it. A program `kubectl_complete-pitstop` gets the words after
+//! `kubectl pitstop`, completes the last, and prints candidates and a directive
 //! (kubectl's `pkg/cmd/plugin/plugin_completion.go`, and cobra's `__complete`).
 
 mod decide;
@@ -27,13 +27,13 @@ use crate::output;
 use crate::session::Session;
 use crate::store::Place;
 
-/// The name under which kubectl looks for it.
+/// The program name that kubectl looks for.
 const PROGRAM: &str = "kubectl_complete-pitstop";
 /// The command that does the same, as in programs made with cobra.
 const COMMAND: &str = "__complete";
-/// Longest wait for names: who types does not wait longer.
+/// Longest wait for names: a typing user does not wait longer.
 const MOST_TIME: Duration = Duration::from_millis(500);
-/// Most names that are asked for.
+/// Most names in a list.
 const MOST_NAMES: u32 = 500;
 
 // Cobra's directives.
@@ -52,7 +52,7 @@ pub fn words(args: impl IntoIterator<Item = OsString>) -> Option<Vec<String>> {
     Some(args.map(|it| it.to_string_lossy().into_owned()).collect())
 }
 
-/// Prints what completes the last word. Nothing is ever said of an error: it would stand in the command line.
+/// Prints completions of the last word. Errors are never printed: they would appear in the command line.
 pub fn run(words: &[String]) -> ExitCode {
     let mut root = Cli::command();
     root.build();
@@ -84,7 +84,7 @@ struct Only {
     globals: Globals,
 }
 
-/// Names of objects that begin as the word does; none if the API server does not give them in time.
+/// Names of objects that begin with the word; empty if the API server does not give them in time.
 fn named(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candidate> {
     let args = std::iter::once("kubectl-pitstop").chain(globals.iter().map(String::as_str));
     let Ok(Only { globals }) = Only::try_parse_from(args) else { return Vec::new() };
@@ -92,7 +92,7 @@ fn named(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candid
         return Vec::new();
     };
     let names = runtime.block_on(async { tokio::time::timeout(MOST_TIME, names(kind, &globals)).await });
-    // A plugin for credentials may go on without end: nobody waits for it.
+    // A credential plugin may never end: do not wait for it.
     runtime.shutdown_background();
     let words = names.ok().flatten().unwrap_or_default().into_iter();
     let words = words.map(|name| format!("{before}{}", plain::line(&name, 253)));

@@ -1,4 +1,4 @@
-//! The definitions of the kinds.
+//! Checks the `CustomResourceDefinition`s.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a definition; absent if it is as this program knows it.
+/// The finding about a definition; `None` if it matches this program's.
 fn judge(name: &str, ours: &CustomResourceDefinition, theirs: &CustomResourceDefinition) -> Option<Finding> {
     let conditions = theirs.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
     if let Some(not) = conditions.iter().find(|it| it.type_ == "Established" && it.status != "True") {
@@ -80,7 +80,7 @@ fn judge(name: &str, ours: &CustomResourceDefinition, theirs: &CustomResourceDef
     }
 }
 
-/// The paths of all fields in the version that is stored.
+/// The paths of all fields in the stored version.
 fn fields(definition: &CustomResourceDefinition) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     let stored = definition.spec.versions.iter().find(|it| it.storage);

@@ -1,4 +1,4 @@
-//! What is asked about an installation.
+//! The facts that `doctor` judges.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use pitstop_api::nodework::NodeWork;
 
 use crate::known::Known;
 
-/// The webhook configuration of pitstop, and of nothing else.
+/// Name of pitstop's own webhook configuration.
 pub const WEBHOOK: &str = "pitstop";
-/// That of `OpenKruise`, whose manager cannot run without it (its source at 1.9, chart `kruise`).
+/// Name of `OpenKruise`'s, without which its manager cannot run (its source at 1.9, chart `kruise`).
 pub const KRUISE_WEBHOOK: &str = "kruise-mutating-webhook-configuration";
-/// Nobody may create a `NodeWork` of that name: the policy `pitstop-daemon` denies it (docs/adr/0006-see-the-policy-deny.md). No Pod
-/// has that name either: it is in the project's own domain.
+/// The policy `pitstop-daemon` denies every creation of a `NodeWork` with this name
+/// (docs/adr/0006-see-the-policy-deny.md). No Pod has this name either: it is in the project's own domain.
 pub const SELF_CHECK: &str = "self-check.pitstop.dev";
 
-/// What is known of an installation. Lists are bounded by who asks.
+/// Facts about an installation. The caller bounds the lists.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The namespace of the two programs.
@@ -53,27 +53,28 @@ pub struct Facts {
     pub policies: Known<Vec<ValidatingAdmissionPolicy>>,
     /// Their bindings.
     pub bindings: Known<Vec<ValidatingAdmissionPolicyBinding>>,
-    /// Mutating policies with pitstop's label. Missing: the API server does not serve `MutatingAdmissionPolicy` v1 (before 1.36).
+    /// Mutating policies with pitstop's label. Missing: the API server does not serve `MutatingAdmissionPolicy` v1
+    /// (before 1.36).
     pub mutating: Known<Mutating>,
-    /// How the API server answers to the creation of the `NodeWork` [`SELF_CHECK`], as a dry run.
+    /// The API server's answer to a dry-run creation of the `NodeWork` [`SELF_CHECK`].
     pub denial: Probe,
     /// The webhook configuration [`WEBHOOK`].
     pub webhook: Known<MutatingWebhookConfiguration>,
-    /// When the certificate authorities in it end.
+    /// Expiry of the certificate authorities in it.
     pub authorities: Vec<Expiry>,
     /// Addresses behind the webhook's Service.
     pub endpoints: Known<Vec<EndpointSlice>>,
-    /// How the API server answers to the creation of a `ContainerRecreateRequest` for the Pod [`SELF_CHECK`], as a dry run.
+    /// The API server's answer to a dry-run creation of a `ContainerRecreateRequest` for the Pod [`SELF_CHECK`].
     pub request: Probe,
-    /// [`KRUISE_WEBHOOK`].
+    /// The webhook configuration [`KRUISE_WEBHOOK`].
     pub kruise: Known<MutatingWebhookConfiguration>,
-    /// Namespaces that have opted in, by their label.
+    /// Namespaces with the opt-in label.
     pub opted_in: Known<Vec<Namespace>>,
     /// `RoleBinding`s that complete the opt-in, of all namespaces.
     pub opt_in_bindings: Known<Vec<RoleBinding>>,
-    /// The role that they bind, of the component `in-place`.
+    /// The role that these bind, from the component `in-place`.
     pub opt_in_role: Known<ClusterRole>,
-    /// What the caller may do.
+    /// The caller's rights.
     pub rights: Vec<Right>,
 }
 
@@ -82,20 +83,20 @@ pub struct Facts {
 pub struct Mutating {
     /// Names of the policies.
     pub policies: Vec<String>,
-    /// The policies that something binds.
+    /// Names of the policies that have a binding.
     pub bound: Vec<String>,
 }
 
-/// What came back for a dry run: nothing is stored, whatever it is.
+/// The answer to a dry run, which stores nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// It would be done.
+    /// The API server would do it.
     Allowed,
     /// The API server refuses it.
     Refused {
         /// The HTTP status.
         code: u16,
-        /// Its words.
+        /// The API server's message.
         message: String,
     },
     /// No answer, for this reason.
@@ -113,11 +114,11 @@ impl Default for Probe {
 pub struct Expiry {
     /// The webhook's name.
     pub webhook: String,
-    /// When the last of them ends; absent: it has none that can be read.
+    /// When the last of them expires; `None`: none is readable.
     pub ends: Option<DateTime<Utc>>,
 }
 
-/// Something that the caller may want to do.
+/// A right that the caller may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The verb.
@@ -130,10 +131,10 @@ pub struct Wanted {
     pub subresource: &'static str,
 }
 
-/// Whether the caller may do it in the namespace.
+/// Whether the caller has a right in the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Right {
-    /// It.
+    /// The right.
     pub wanted: Wanted,
     /// Whether the API server's authorizers allow it.
     pub allowed: Known<bool>,

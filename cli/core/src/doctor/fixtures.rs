@@ -59,12 +59,12 @@ fn daemon_set() -> Value {
             "numberMisscheduled": 0, "updatedNumberScheduled": 1}})
 }
 
-/// They take long to make.
+/// Made once, because that takes long.
 static DEFINITIONS: LazyLock<BTreeMap<String, Known<CustomResourceDefinition>>> = LazyLock::new(|| {
     crds().into_iter().map(|it| (it.metadata.name.clone().unwrap(), Known::Is(it))).collect()
 });
 
-/// All is as it must be.
+/// An installation without errors.
 pub(super) fn whole() -> Facts {
     let webhooks = ["mcontainerrecreaterequest", "mpodimageupdate", "mpodresize"]
         .map(|name| format!("{name}.pitstop.dev"));
@@ -118,7 +118,7 @@ fn rights(allowed: &Known<bool>) -> Vec<Right> {
     wanted().into_iter().map(|wanted| Right { wanted, allowed: allowed.clone() }).collect()
 }
 
-/// Nothing of pitstop is there.
+/// A cluster without pitstop.
 pub(super) fn empty() -> Facts {
     let refused = || Probe::Refused { code: 404, message: "404 page not found".to_owned() };
     Facts {

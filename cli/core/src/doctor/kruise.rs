@@ -1,4 +1,4 @@
-//! `OpenKruise` beside: two controllers would carry out the same requests (docs/adr/0005-beside-openkruise.md).
+//! `OpenKruise` in the cluster: two controllers would carry out the same requests (docs/adr/0005-beside-openkruise.md).
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
@@ -8,9 +8,9 @@ use super::{Facts, Finding, KRUISE_WEBHOOK, named};
 use crate::known::Known;
 
 const CHECK: &str = "openkruise";
-/// Where a Helm release is named (its own documentation), and the release name of Kruise's installation guide.
+/// Helm's annotation with the release name (its own documentation), and the name in Kruise's installation guide.
 const RELEASE: (&str, &str) = ("meta.helm.sh/release-name", "kruise");
-/// How the controller is told that Kruise's part is off (docs/install.md#options).
+/// The controller's flag that says that Kruise's part is off (docs/install.md#options).
 const FLAG: &str = "--kruise-crr-off";
 const VARIABLE: &str = "PITSTOP_KRUISE_CRR_OFF";
 const SEE: &str = "See docs/install.md#beside-openkruise.";
@@ -43,11 +43,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 
 struct Sign {
     text: String,
-    /// With its own gate off, it refuses requests.
+    /// With its own feature gate off, Kruise refuses requests.
     hinders: bool,
 }
 
-/// Signs of Kruise: those that the controller looks for (controller/core/src/coexist.rs).
+/// The signs of Kruise that the controller looks for, too (controller/core/src/coexist.rs).
 fn signs(facts: &Facts) -> Vec<Sign> {
     let mut signs = Vec::new();
     if let Known::Is(configuration) = &facts.kruise {
@@ -70,7 +70,7 @@ fn signs(facts: &Facts) -> Vec<Sign> {
     signs
 }
 
-/// The controller is told that Kruise's own controller for these requests is off.
+/// The controller's options say that Kruise's own controller for these requests is off.
 fn told_off(deployment: &Deployment) -> bool {
     let pod = deployment.spec.as_ref().and_then(|it| it.template.spec.as_ref());
     pod.into_iter().flat_map(|it| &it.containers).any(|container| {

@@ -8,8 +8,8 @@ use crate::known::Known;
 use crate::plain;
 
 const CHECK: &str = "leader";
-/// Seconds without renewal after which nobody leads: the leader renews every 5 s, and another may take over after 15 s
-/// (controller/core/src/lease.rs). Twice that, for clocks of two machines are compared.
+/// Seconds without renewal after which no controller leads. The leader renews every 5 s, and another may take over
+/// after 15 s (controller/core/src/lease.rs). Doubled, because clocks of two machines are compared.
 const TERM: i64 = 30;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {

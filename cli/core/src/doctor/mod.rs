@@ -1,6 +1,6 @@
-//! Whether an installation of pitstop is whole, judged from what the caller may read of it.
+//! Judges whether an installation of pitstop is complete, from the objects that the caller may read.
 //!
-//! What an installation consists of is in `deploy/` and docs/install.md. Each check is a file; none depends on another.
+//! `deploy/` and docs/install.md define an installation. Each check is a file; none depends on another.
 
 mod definitions;
 mod facts;
@@ -27,12 +27,12 @@ pub(crate) use nodes::MOST_ORDERS;
 pub use report::lines;
 pub use rights::wanted;
 
-/// What came out of one check.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Verdict {
     /// As it must be.
     Ok,
-    /// It works, and somebody should look at it.
+    /// It works, but the user should look at it.
     Warning,
     /// It could not be checked.
     Unknown,
@@ -45,11 +45,11 @@ pub enum Verdict {
 pub struct Finding {
     /// What was checked, such as `leader`.
     pub check: &'static str,
-    /// What came out.
+    /// The result.
     pub verdict: Verdict,
-    /// What is so.
+    /// What the check found.
     pub text: String,
-    /// What to do; empty where there is nothing to do.
+    /// What the user can do; empty: nothing.
     #[serde(rename = "toDo", skip_serializing_if = "String::is_empty")]
     pub to_do: String,
 }
@@ -77,7 +77,7 @@ impl Finding {
     }
 }
 
-/// Judges an installation. The findings are in the order in which things depend on each other.
+/// Judges an installation. The findings are in dependency order.
 pub fn examine(facts: &Facts) -> Vec<Finding> {
     let checks = [
         definitions::check,
@@ -101,14 +101,14 @@ pub fn examine(facts: &Facts) -> Vec<Finding> {
     checks.iter().flat_map(|check| check(facts)).collect()
 }
 
-/// The exit code of `doctor`: 1 if something is wrong; otherwise 2 if something could not be checked; otherwise 0. Warnings do not
-/// count.
+/// The exit code of `doctor`: 1 if something is wrong; otherwise 2 if something could not be checked; otherwise 0.
+/// Warnings do not count.
 pub fn exit_code(findings: &[Finding]) -> u8 {
     let has = |verdict: Verdict| findings.iter().any(|finding| finding.verdict == verdict);
     if has(Verdict::Error) { 1 } else { u8::from(has(Verdict::Unknown)).saturating_mul(2) }
 }
 
-/// Names in a sentence: at most [`NAMED`] of them, and how many more there are.
+/// Names in a sentence: at most [`NAMED`] of them, and the number of the others.
 fn named<S: AsRef<str>>(names: &[S]) -> String {
     let shown: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = names.len().saturating_sub(NAMED);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(exit_code(&findings), 0);
     }
 
-    /// Who may read nothing gets no error, and no good news.
+    /// A caller who may read nothing gets neither errors nor good news.
     #[test]
     fn nothing_is_judged_that_cannot_be_read() {
         let findings = examine(&fixtures::unreadable());

@@ -1,4 +1,4 @@
-//! Nodes: whether each has a daemon, which runtimes there are, and whether an order book is full.
+//! Nodes: whether each has a daemon, their runtimes, and full order books.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const RUNTIMES: &str = "runtimes";
 const BOOKS: &str = "order books";
 /// Most orders in a book: its schema's bound.
 pub(crate) const MOST_ORDERS: usize = 64;
-/// Most runtimes that are told of.
+/// Most runtimes in a finding.
 const MOST_RUNTIMES: usize = 8;
 
 pub(super) fn daemons(facts: &Facts) -> Vec<Finding> {
@@ -26,7 +26,7 @@ pub(super) fn daemons(facts: &Facts) -> Vec<Finding> {
         (nodes, _) => nodes.all(),
     };
     let Known::Is(sets) = &facts.daemon_sets else {
-        // What cannot be read, or is not there, is told by another check.
+        // Another check reports missing or unreadable DaemonSets.
         return Vec::new();
     };
     if sets.is_empty() {
@@ -78,7 +78,7 @@ pub(super) fn runtimes(facts: &Facts) -> Vec<Finding> {
         let version = info.map(|it| it.container_runtime_version.replace("://", " ")).unwrap_or_default();
         told.insert(node.name_any(), version);
     }
-    // What the daemon hears from the runtime itself counts.
+    // The daemon's report counts: it comes from the runtime itself.
     for book in facts.books.all() {
         if let Some(runtime) = book.status.as_ref().and_then(|it| it.runtime.as_ref()) {
             told.insert(book.name_any(), format!("{} {}", runtime.name, runtime.version));
@@ -106,7 +106,7 @@ pub(super) fn runtimes(facts: &Facts) -> Vec<Finding> {
 pub(super) fn books(facts: &Facts) -> Vec<Finding> {
     let books = match &facts.books {
         Known::Unread(why) => return vec![Finding::unknown(BOOKS, "NodeWorks", why)],
-        // That the definition is missing is told by another check.
+        // Another check reports the missing definition.
         Known::Missing => return Vec::new(),
         Known::Is(books) => books,
     };

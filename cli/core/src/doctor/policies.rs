@@ -1,4 +1,4 @@
-//! Admission policies: what makes the rights of the two programs harmless.
+//! Admission policies, which make the rights of the two programs harmless.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::ResourceExt as _;
@@ -10,9 +10,9 @@ use crate::{opt_in, plain};
 const CHECK: &str = "policies";
 const DENIAL: &str = "denial";
 const MUTATING: &str = "mutating";
-/// What the component `in-place` brings besides its role: without them, the role lets the controller change workloads at will.
+/// Policies of the component `in-place`: without them, its role lets the controller change workloads at will.
 const IN_PLACE: [&str; 2] = ["pitstop-controller-rollouts", "pitstop-controller-workloads"];
-/// What every installation has.
+/// Policies of every installation.
 pub(super) const REQUIRED: [&str; 8] = [
     "pitstop-bounds",
     "pitstop-controller-pods",
@@ -23,16 +23,16 @@ pub(super) const REQUIRED: [&str; 8] = [
     "pitstop-users-images",
     "pitstop-users-rollouts",
 ];
-/// Those of the component `park`.
+/// Policies of the component `park`.
 const PARK: [&str; 4] = ["pitstop-armed", "pitstop-park", "pitstop-strip", "pitstop-unpark"];
-/// Gives Pods their readiness gate, from Kubernetes 1.36 on.
+/// The policy that gives Pods their readiness gate, from Kubernetes 1.36 on.
 const GATE: &str = "pitstop-readiness-gate";
-/// Does so before: a webhook of the overlay `gate-webhook`.
+/// The webhook that does so before 1.36, from the overlay `gate-webhook`.
 const GATE_WEBHOOK: &str = "readiness-gate-of-pods.pitstop.dev";
 
 const APPLY: &str = "Apply the installation again: docs/install.md.";
 
-/// The policy of that name, if it is there.
+/// The policy of that name, if it exists.
 pub(super) fn policy<'a>(facts: &'a Facts, name: &str) -> Option<&'a ValidatingAdmissionPolicy> {
     facts.policies.all().iter().find(|it| it.name_any() == name)
 }
@@ -67,7 +67,7 @@ pub(super) fn validating(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a policy; absent if it denies.
+/// The finding about a policy; `None` if it denies.
 fn judge(policy: &ValidatingAdmissionPolicy, facts: &Facts) -> Option<Finding> {
     let name = policy.name_any();
     let bound = facts.bindings.all().iter().filter_map(|it| it.spec.as_ref()).any(|spec| {
@@ -91,7 +91,7 @@ fn judge(policy: &ValidatingAdmissionPolicy, facts: &Facts) -> Option<Finding> {
         .then(|| Finding::warning(CHECK, format!("{name} has failurePolicy Ignore: its errors admit"), APPLY))
 }
 
-/// The API server itself is seen to deny, as the controller sees it (docs/adr/0006-see-the-policy-deny.md).
+/// Whether the API server denies a dry run; the controller checks the same (docs/adr/0006-see-the-policy-deny.md).
 pub(super) fn denial(facts: &Facts) -> Vec<Finding> {
     let by_policy = "ValidatingAdmissionPolicy 'pitstop-daemon'";
     let finding = match &facts.denial {
@@ -151,7 +151,7 @@ pub(super) fn mutating(facts: &Facts) -> Vec<Finding> {
     std::iter::once(gate).chain(park).collect()
 }
 
-/// The component `image-update` lets the controller give Pods other images in namespaces that opt in.
+/// Whether the component `image-update` lets the controller change images in namespaces that opt in; `None`: unknown.
 pub(super) fn updates_images(facts: &Facts) -> Option<bool> {
     let spec = policy(facts, "pitstop-controller-pods")?.spec.as_ref()?;
     let variable = spec.variables.iter().flatten().find(|it| it.name == "inPlace")?;
@@ -166,7 +166,7 @@ mod tests {
     use super::super::{Mutating, Verdict};
     use super::*;
 
-    /// What the files of `deploy/` name.
+    /// Names of a kind's objects in a file.
     fn names(file: &str, kind: &str) -> Vec<String> {
         let objects = file.split("\n---\n").filter(|it| {
             it.contains(&format!("\nkind: {kind}\n")) || it.starts_with(&format!("kind: {kind}\n"))

@@ -7,7 +7,7 @@ use super::{Facts, Finding, Verdict};
 use crate::known::Known;
 use crate::plain;
 
-/// The label that tells a Pod of one program from one of the other.
+/// The label that names a Pod's program.
 pub(super) const COMPONENT: &str = "app.kubernetes.io/component";
 const CONTROLLER: &str = "controller";
 const DAEMONS: &str = "daemons";
@@ -92,7 +92,7 @@ fn judge(check: &'static str, what: &str, counts: Counts, facts: &Facts) -> Find
         (String::new(), format!("See its events: kubectl -n {} describe {what}", facts.system))
     });
     let finding = Finding::error(check, format!("{ready_of}{why}"), to_do);
-    // One replica that leads does the work. Of daemons, each has its own node.
+    // One controller replica can do the work. Each daemon has its own node.
     let verdict = if ready > 0 && check == CONTROLLER { Verdict::Warning } else { Verdict::Error };
     Finding { verdict, ..finding }
 }
@@ -121,7 +121,7 @@ pub(super) fn is_ready(pod: &Pod) -> bool {
         && conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-/// What a container waits for, or the message of the first condition that is not True.
+/// Why a container waits, or the message of the first condition that is not True.
 fn why_not_ready(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let waiting = status.container_statuses.iter().flatten().find_map(|it| {

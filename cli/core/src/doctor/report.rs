@@ -8,11 +8,11 @@ use crate::page::wrapped;
 use crate::plain;
 use crate::tree::Mark;
 
-/// Columns before the text: the verdict, and what was checked.
+/// Columns before the text: the verdict, and the check's name.
 const VERDICT: usize = 9;
 const LEAD: usize = VERDICT + 13;
 
-/// Each finding, what to do about it, and the sum of all. In a terminal, lines are as long as it is wide.
+/// The findings with what to do about them, and the totals. Lines are folded at the terminal's width.
 pub fn lines(findings: &[Finding], look: Look) -> Vec<String> {
     let mut lines = Vec::new();
     let room = look.size.map(|(width, _)| width.saturating_sub(LEAD).max(20));

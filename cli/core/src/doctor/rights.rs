@@ -1,4 +1,4 @@
-//! What the caller may do with pitstop in a namespace.
+//! The caller's rights in a namespace.
 
 use pitstop_api::{image_update, recreate, resize, rollout};
 
@@ -10,7 +10,7 @@ const CHECK: &str = "rights";
 const KRUISE: &str = "apps.kruise.io";
 const PITSTOP: &str = "pitstop.dev";
 
-/// What the commands of this program need in the namespace of what they are about.
+/// Rights that this program's commands need in their target's namespace.
 pub fn wanted() -> Vec<Wanted> {
     let kinds = [
         (KRUISE, recreate::PLURAL),
@@ -21,7 +21,7 @@ pub fn wanted() -> Vec<Wanted> {
     let verbs = ["list", "watch", "create", "patch", "delete"];
     let of = |verb, group, resource, subresource| Wanted { verb, group, resource, subresource };
     let all = kinds.into_iter().flat_map(|(group, kind)| verbs.map(|verb| of(verb, group, kind, "")));
-    // What the policies pitstop-users ask of who makes a request (deploy/base/users-policy.yaml).
+    // The policies pitstop-users demand these of a request's creator (deploy/base/users-policy.yaml).
     let by_hand = [
         of("get", "", "pods", ""),
         of("patch", "", "pods", ""),

@@ -1,4 +1,4 @@
-//! Whether the two programs and this one are of one version (docs/upgrade.md#versions-side-by-side).
+//! Whether the two programs and this one have the same version (docs/upgrade.md#versions-side-by-side).
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let (controllers, daemons) = (running(facts, "controller"), running(facts, "daemon"));
     if controllers.is_empty() || daemons.is_empty() {
-        // That they are not there is told by another check.
+        // Another check reports missing Pods.
         return Vec::new();
     }
     let told = |all: &BTreeSet<Version>| named(&all.iter().map(ToString::to_string).collect::<Vec<_>>());
@@ -52,7 +52,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     Named(String),
-    /// The tag has none, as far as is known of it.
+    /// The image, whose tag has no recognizable version.
     Unnamed(String),
 }
 

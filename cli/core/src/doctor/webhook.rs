@@ -9,10 +9,10 @@ use crate::plain;
 const CHECK: &str = "webhook";
 const CERTIFICATE: &str = "certificate";
 const ANSWER: &str = "answer";
-/// What every installation's configuration has (deploy/base/controller/webhook.yaml).
+/// Webhooks of every installation (deploy/base/controller/webhook.yaml).
 const REQUIRED: [&str; 3] =
     ["mcontainerrecreaterequest.pitstop.dev", "mpodimageupdate.pitstop.dev", "mpodresize.pitstop.dev"];
-/// Days before its end when a certificate must have been renewed: the controller does so 30 days before
+/// Days before its end when a certificate must have been renewed: the controller renews it 30 days before
 /// (controller/src/certs/keeper.rs).
 const LATE: i64 = 25;
 /// The webhook fails open: docs/adr/0004-fail-open-webhook.md.
@@ -40,7 +40,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             return findings;
         }
         slices => slices.all().iter().flat_map(|it| &it.endpoints).filter(|it| {
-            // Absent means ready (the API's own words for `ready`).
+            // Absent means ready (the API's description of `ready`).
             it.conditions.as_ref().and_then(|it| it.ready).unwrap_or(true)
         }),
     };
@@ -96,7 +96,7 @@ fn dated(ends: DateTime<Utc>, now: DateTime<Utc>, to_do: String) -> Finding {
     Finding::ok(CERTIFICATE, text)
 }
 
-/// A request for a Pod that nobody has, as a dry run: the webhook refuses it, and nobody else does.
+/// Judges a dry-run request for a Pod that does not exist: only the webhook refuses it.
 pub(super) fn answer(facts: &Facts) -> Vec<Finding> {
     let finding = match &facts.request {
         Probe::Allowed => Finding::error(

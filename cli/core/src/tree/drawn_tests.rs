@@ -13,7 +13,7 @@ fn size(width: usize, height: usize) -> Look {
     Look { size: Some((width, height)), ..Look::default() }
 }
 
-/// One update of the images is under way: one Pod failed, one pulls; another one was rolled back before.
+/// An image update is under way: one Pod failed, one pulls. An earlier update was rolled back.
 fn updated() -> Objects {
     let digest = |digit: &str| format!("sha256:{}", digit.repeat(64));
     let rollout = read(json!({

@@ -1,6 +1,6 @@
 //! What `status` shows: a workload, its Pods and the requests for them, as a tree of items.
 //!
-//! Made of objects of the API alone. How it is drawn is in [`crate::draw`].
+//! It is made of API objects alone; [`crate::draw`] draws it.
 
 #[cfg(test)]
 mod drawn_tests;
@@ -31,25 +31,25 @@ pub(crate) use requests::short_id;
 /// Most characters of a text of the API in an item.
 const MOST_TEXT: usize = 400;
 
-/// How far something is, as one sees at a glance.
+/// How far an item is, the most urgent first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Mark {
-    /// It could not be done.
+    /// It failed.
     Failed,
     /// It is at work.
     Working,
     /// It is not ready, and nothing is done about it.
     NotReady,
-    /// It has its turn yet to come.
+    /// Its turn has not come yet.
     Waiting,
-    /// There is nothing to tell.
+    /// It has nothing to report.
     #[default]
     Plain,
     /// It is done.
     Done,
 }
 
-/// What an item is to a picture that has no room for all.
+/// Whether an item may be left out if the tree does not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
     /// It is always shown.
@@ -59,11 +59,11 @@ pub enum Part {
     Node,
     /// A Pod of a workload.
     Pod,
-    /// A detail of the item above it: it is left out first.
+    /// A detail of the item above it: it is left out last.
     Detail,
 }
 
-/// One line of the tree, and what is below it.
+/// One line of the tree, and the items below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Item {
@@ -77,16 +77,16 @@ pub struct Item {
     /// Why: a reason of the API.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// The same in a sentence, or what else is to be told.
+    /// The reason in a sentence, or other text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What it is to a picture that has no room for all.
+    /// Whether it may be left out if the tree does not fit.
     #[serde(skip)]
     pub part: Part,
     /// Neither it nor anything below it needs attention: it may be counted with others instead of being shown.
     #[serde(skip)]
     pub quiet: bool,
-    /// What it consists of.
+    /// The items below it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<Item>,
 }
@@ -96,7 +96,7 @@ impl Item {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// Of what a request says of itself.
+    /// The item of a request.
     fn of(name: impl Into<String>, standing: &Standing) -> Self {
         Self {
             mark: mark(standing),
@@ -117,7 +117,7 @@ fn mark(standing: &Standing) -> Mark {
     }
 }
 
-/// The objects that a tree is made of: of one namespace, unless it is about [all](About::Everywhere).
+/// The objects of a tree: from one namespace, or from [all](About::Everywhere).
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// `InPlaceRollout`s.
@@ -155,7 +155,7 @@ impl Objects {
         all
     }
 
-    /// Those that concern a workload to which all of the Pods belong. The API server selects rollouts by the name of their
+    /// The objects of a workload to which all of the Pods belong. The API server selects rollouts by the name of their
     /// target alone, and cannot select requests by the workload of their Pod.
     #[must_use]
     pub fn of_workload(&self, kind: TargetKind, name: &str) -> Self {
@@ -172,7 +172,7 @@ impl Objects {
     }
 }
 
-/// A tree, and what it was made of.
+/// A tree, and the versions of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tree {
@@ -181,22 +181,22 @@ pub struct Tree {
     /// What could not be read, and why: it is missing in the tree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
-    /// `metadata.resourceVersion` of each object that it was made of, by `kind/name`; of every namespace, by `kind/namespace/name`.
+    /// `metadata.resourceVersion` of each of its objects, by `kind/name`; for all namespaces, by `kind/namespace/name`.
     pub resource_versions: BTreeMap<String, String>,
 }
 
 /// What the tree is about.
 #[derive(Clone, Copy, Debug)]
 pub enum About<'a> {
-    /// All that is asked for in the namespace.
+    /// The open requests and all rollouts of the namespace.
     Namespace,
-    /// All that is asked for, by namespace.
+    /// The same for all namespaces, by namespace.
     Everywhere,
-    /// A workload; all Pods that there are belong to it.
+    /// A workload; all given Pods belong to it.
     Workload(TargetKind, &'a str),
     /// One Pod.
     Pod(&'a str),
-    /// The requests that there are, and their Pods.
+    /// All given requests, and their Pods.
     Requests,
 }
 
@@ -221,7 +221,7 @@ pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
     made(about, items, objects)
 }
 
-/// The namespaces in which something is asked for, those with failures first.
+/// The namespaces with open requests or rollouts, those with failures first.
 fn everywhere(objects: &Objects) -> Vec<Item> {
     let of = |(name, own): (String, Objects)| {
         let items = requests::open(&own);

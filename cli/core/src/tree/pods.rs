@@ -1,4 +1,4 @@
-//! Pods as items: of a workload by node, and one with its containers.
+//! Pods as items: those of a workload by node, or one with its containers.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) fn workload(name: &str, objects: &Objects) -> Item {
     Item { mark, items, text: text.to_owned(), ..Item::new(name) }
 }
 
-/// A Pod of a workload: with its requests while they are open, else in one line.
+/// A Pod of a workload: with its open requests, or in one line.
 fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     let name = plain::line(&pod.name_any(), 253);
     let items = of_pod(objects, &pod.name_any());
@@ -59,7 +59,7 @@ fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     Item { mark, text, quiet: ready, since: (!ready).then(|| created(pod)).flatten(), ..Item::new(name) }
 }
 
-/// A Pod with open requests. What the first says, its line says: with the others it is below.
+/// A Pod with open requests. Its line shows the first; the containers of that and the other requests are below.
 fn at_work(name: String, ready: bool, first: Item, others: Vec<Item>) -> Item {
     let text = if ready { first.text } else { format!("not ready; {}", first.text) };
     let items = first.items.into_iter().chain(others).collect();
@@ -73,15 +73,15 @@ fn is_under_way(acts: &InPlaceRollout) -> bool {
         && status.is_some_and(|status| status.current < status.pods || status.restart.is_some())
 }
 
-/// The Pod was made after the restart began, which leaves it alone.
+/// The Pod was made after the restart began: the restart leaves it alone.
 fn is_newer(pod: &Pod, acts: &InPlaceRollout) -> bool {
     let restart = acts.status.as_ref().and_then(|status| status.restart.as_ref());
     let newest = restart.and_then(|restart| restart.newest_pod);
     newest.is_some_and(|newest| created(pod).is_some_and(|made| made > newest))
 }
 
-/// The Pod has what the last update was to, by the label or the annotation that tells its revision. A Pod of a Deployment that has
-/// neither is what its ReplicaSet says.
+/// The Pod has the revision of the last update, by its annotation or label. A Deployment's Pod with neither has
+/// the template of its ReplicaSet: it counts once the update has succeeded.
 fn is_current(pod: &Pod, acts: &InPlaceRollout) -> bool {
     let update = acts.status.as_ref().and_then(|status| status.update.as_ref());
     let label = pod.labels().get("controller-revision-hash");

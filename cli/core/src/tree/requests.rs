@@ -25,7 +25,7 @@ pub(super) fn all(objects: &Objects) -> Vec<Item> {
     of_pods(objects).chain(objects.rollouts.iter().map(with_pods)).collect()
 }
 
-/// Every request for one Pod.
+/// All requests for single Pods.
 fn of_pods(objects: &Objects) -> impl Iterator<Item = Item> {
     let restarts = objects.restarts.iter().map(|it| with_pod(restart(it), &it.spec.pod_name));
     let resizes = objects.resizes.iter().map(|it| with_pod(resize(it), &it.spec.pod_ref.name));
@@ -71,7 +71,7 @@ fn begun<R: Request>(request: &R) -> Item {
     Item { since, ..item }
 }
 
-/// The same, with the Pod that it is for.
+/// The item of a request, with its Pod.
 fn with_pod(item: Item, pod: &str) -> Item {
     let pod = plain::line(pod, 253);
     let text = if item.text.is_empty() { format!("Pod {pod}") } else { format!("Pod {pod}: {}", item.text) };
@@ -166,7 +166,7 @@ pub(crate) fn short_id(reference: &str) -> String {
     plain::line(id, 64).chars().take(12).collect()
 }
 
-/// An image, and the first digits of its digest where that is known and the image does not name it.
+/// An image, and the first digits of its digest if that is known and the image does not name it.
 fn image(name: &str, digest: &str) -> String {
     let digest = short_digest(digest);
     if digest.is_empty() || name.contains('@') { name.to_owned() } else { format!("{name} ({digest})") }

@@ -9,7 +9,7 @@ use super::{Item, MOST_TEXT, Mark, Part};
 use crate::plain;
 use crate::standing::{Progress, standing};
 
-/// A rollout in one line; how far it is with its Pods, in the next ones.
+/// A rollout in one line, with its progress in the next ones.
 pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
     let standing = standing(rollout);
     let name = plain::line(&format!("inplacerollout/{}", rollout.name_any()), 300);
@@ -37,7 +37,7 @@ pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
     Item { items, ..item }
 }
 
-/// The same, with the Pods that its status names: for a picture without Pods of its own.
+/// The same, with the Pods that its status names: for a tree without Pods of its own.
 pub(super) fn with_pods(of: &InPlaceRollout) -> Item {
     let mut item = rollout(of);
     let pods = of.status.iter().flat_map(|status| &status.pods_of_interest);
@@ -57,7 +57,7 @@ pub(super) fn with_pods(of: &InPlaceRollout) -> Item {
     item
 }
 
-/// A request, and what it says.
+/// A request's name and message.
 pub(super) fn told(request: &str, message: &str) -> String {
     let told = if message.is_empty() { request.to_owned() } else { format!("{request}: {message}") };
     plain::line(&told, MOST_TEXT)
@@ -87,7 +87,7 @@ fn image(of: &TagMeaning) -> Item {
     detail("image", plain::line(&format!("{} is {}", of.image, short_digest(&of.digest)), MOST_TEXT))
 }
 
-/// In which steps it goes.
+/// The strategy.
 fn steps(rollout: &InPlaceRollout) -> String {
     let strategy = rollout.spec.strategy.as_ref();
     let most = strategy.and_then(|strategy| strategy.max_unavailable.as_ref()).map(|most| match &most.0 {

@@ -1,4 +1,4 @@
-//! Policies and webhooks.
+//! Reads policies and webhooks.
 
 use chrono::{DateTime, Utc};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -16,7 +16,7 @@ use x509_parser::pem::Pem;
 use super::gather::{OURS, labelled};
 use crate::session::{Session, known};
 
-/// What is known of admission; of all else, nothing.
+/// Only the facts about admission.
 pub(super) async fn ask(session: &Session, system: &str) -> Facts {
     let webhooks = session.cluster::<MutatingWebhookConfiguration>();
     let slices = labelled("kubernetes.io/service-name=pitstop-webhook");
@@ -63,7 +63,7 @@ async fn mutating(session: &Session) -> Known<Mutating> {
     }
 }
 
-/// The API server takes any of the authorities of a bundle, so the last to end counts.
+/// The API server accepts any authority of a bundle, so the last to expire counts.
 fn expiry(webhook: &MutatingWebhook) -> Expiry {
     let bundle = webhook.client_config.ca_bundle.as_ref().map(|it| it.0.as_slice()).unwrap_or_default();
     Expiry { webhook: webhook.name.clone(), ends: ends(bundle) }

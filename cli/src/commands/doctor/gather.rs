@@ -1,4 +1,4 @@
-//! What is asked about an installation, all of it side by side.
+//! Reads the facts about an installation, all in parallel.
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -20,7 +20,7 @@ pub(super) const OURS: &str = "app.kubernetes.io/name=pitstop";
 const CONTROLLER: &str = "app.kubernetes.io/name=pitstop,app.kubernetes.io/component=controller";
 const DAEMON: &str = "app.kubernetes.io/name=pitstop,app.kubernetes.io/component=daemon";
 
-/// All that can be read. Only an API server that does not answer at all is a failure.
+/// All readable facts. Fails only if the API server does not answer at all.
 pub(super) async fn facts(session: &Session, system: &str) -> Result<Facts, Failure> {
     let (lead, programs, admission, cluster, opt_in, probes) = futures::join!(
         probes::lead(session, system),
@@ -91,7 +91,7 @@ async fn cluster(session: &Session) -> (Definitions, Known<Vec<Node>>, Known<Vec
     (definitions.into_iter().collect(), nodes, books)
 }
 
-/// Who lets pitstop change images: namespaces, what completes that, and the role.
+/// The opt-in to image changes: namespaces, `RoleBinding`s, and the role.
 pub(super) async fn opt_in(
     session: &Session,
 ) -> (Known<Vec<Namespace>>, Known<Vec<RoleBinding>>, Known<ClusterRole>) {

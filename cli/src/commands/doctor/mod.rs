@@ -1,4 +1,4 @@
-//! `doctor`: whether the installation is whole, and what to do where it is not.
+//! `doctor`: whether the installation is complete, and what to do if it is not.
 
 mod admission;
 mod gather;
@@ -32,7 +32,7 @@ pub struct Args {
     output: Option<Format>,
 }
 
-/// Examines it. The exit code is that of the findings.
+/// Examines the installation. The exit code is that of the findings.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let system = &args.controller_namespace;
     let findings = if args.before_uninstall {

@@ -1,4 +1,4 @@
-//! What the API server answers: the time, dry runs of what it must refuse, and whether the caller may do something.
+//! Answers of the API server: the time, dry runs that it must refuse, and the caller's rights.
 
 use chrono::{DateTime, Utc};
 use futures::{StreamExt as _, stream};
@@ -21,10 +21,10 @@ use crate::session::{Session, known};
 
 /// The Lease that elects the leader (controller/src/election.rs).
 const LEASE: &str = "pitstop-controller";
-/// Questions about the caller's rights that are asked at a time.
+/// Rights that are checked at a time.
 const AT_ONCE: usize = 8;
 
-/// The Lease, and the time of the API server's answer. An API server that does not answer is a failure.
+/// The Lease, and the time of the API server's answer. Fails if the API server does not answer.
 pub(super) async fn lead(
     session: &Session,
     system: &str,

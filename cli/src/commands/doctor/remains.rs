@@ -1,4 +1,4 @@
-//! What is asked before an uninstallation, all of it side by side, in all namespaces.
+//! Reads the facts before an uninstallation, all in parallel, in all namespaces.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ use super::probes;
 use crate::failure::Failure;
 use crate::session::Session;
 
-/// All that can be read. Only an API server that does not answer at all is a failure.
+/// All readable facts. Fails only if the API server does not answer at all.
 pub(super) async fn ask(session: &Session, system: &str) -> Result<Remains, Failure> {
     probes::lead(session, system).await?;
     let gates = labelled(&format!("{}={ENABLED}", readiness::OPT_IN));

@@ -1,4 +1,4 @@
-//! The objects of a picture, asked for side by side.
+//! Lists the objects of a tree, in parallel.
 
 use std::fmt::Debug;
 
@@ -15,11 +15,11 @@ use crate::session::Session;
 
 /// Objects in one answer of the API server.
 const PAGE: u32 = 500;
-/// Most objects of one kind in a picture.
+/// Most objects of one kind in a tree.
 pub(super) const MOST: usize = 20_000;
 
-/// All of them as they are now. What the caller may not read, or what is not installed, is told in the tree; an API server that
-/// does not answer is a failure.
+/// All objects as they are now. The tree says which kinds the caller may not read, or are not installed. Fails if the
+/// API server does not answer.
 pub(in crate::commands) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
     let (rollouts, restarts, resizes, updates, pods) = futures::try_join!(
         list(session.api_of(scope), scope.rollouts.as_ref()),
@@ -59,7 +59,7 @@ where
     }
 }
 
-/// Why objects of a kind cannot be read, where that is no reason to show nothing at all.
+/// Why objects of a kind cannot be read; `None` if the command must fail.
 pub(super) fn unread<K: Resource<DynamicType = ()>>(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else { return None };
     match status.code {

@@ -1,4 +1,4 @@
-//! `status`: what is asked for, how far it is, and what it waits for; once, or as it changes.
+//! `status`: the requests, how far they are, and what they wait for; once, or as they change.
 
 pub(super) mod gather;
 pub(super) mod screen;
@@ -52,7 +52,7 @@ enum Output {
     Wide,
 }
 
-/// What the picture is about.
+/// The target, and its objects.
 struct Subject {
     target: Option<Target>,
     scope: Scope,
@@ -81,7 +81,7 @@ impl Subject {
     }
 }
 
-/// Which Pods a workload has; of all else, none is needed.
+/// The Pod selector of a workload; `None` for other targets.
 pub(super) async fn pods_of(session: &Session, target: &Target) -> Result<Option<LabelSelector>, Failure> {
     use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
     let Target::Workload(kind, name) = target else { return Ok(None) };
@@ -93,12 +93,12 @@ pub(super) async fn pods_of(session: &Session, target: &Target) -> Result<Option
     Ok(selector)
 }
 
-/// What is told of a target that is not there, or not any more.
+/// The error for a target that does not exist, or not any more.
 fn missing(session: &Session, target: &Target) -> Failure {
     Failure::invalid(format!("there is no {target} in namespace {}", session.namespace))
 }
 
-/// Shows it.
+/// Shows the target.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let subject = Subject::of(session, args).await?;
     if args.watch {

@@ -11,13 +11,13 @@ use crossterm::{execute, queue};
 use nix::sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices as Key, Termios, tcgetattr, tcsetattr};
 use pitstop_cli_core::draw::Look;
 
-/// Columns and rows; those of an old terminal where nobody knows.
+/// Columns and rows; those of an old terminal if unknown.
 pub(in crate::commands) fn size() -> (usize, usize) {
     crossterm::terminal::size().map_or((80, 24), |(columns, rows)| (columns.into(), rows.into()))
 }
 
-/// Colours where a terminal shows them and nobody minds (<https://no-color.org>), and lines beyond ASCII where its locale
-/// has them.
+/// Colours if a terminal shows them and the user permits them (<https://no-color.org>), and lines beyond ASCII if the
+/// locale has them.
 pub(in crate::commands) fn look(terminal: bool) -> Look {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -28,20 +28,20 @@ pub(in crate::commands) fn look(terminal: bool) -> Look {
     Look { ascii: !utf8, colour: terminal && !dumb && !set("NO_COLOR"), ..Look::default() }
 }
 
-/// The whole terminal, until it is dropped: then it is as it was.
+/// The whole terminal. Its drop restores the terminal.
 pub(super) struct Screen {
     keys: Option<Termios>,
 }
 
 impl Screen {
-    /// Takes the terminal. What is typed is not shown; Ctrl-C interrupts as ever.
+    /// Takes the terminal. Typed characters are not shown; Ctrl-C still interrupts.
     pub(super) fn open() -> io::Result<Self> {
         let stdin = io::stdin();
         let keys = stdin.is_terminal().then(|| tcgetattr(&stdin)).transpose()?;
         if let Some(keys) = &keys {
             let mut silent = keys.clone();
             silent.local_flags.remove(LocalFlags::ECHO | LocalFlags::ICANON);
-            // Stopped or ended by these keys, it could not give the terminal back. 0 is `_POSIX_VDISABLE` on Linux.
+            // If these keys stopped or ended it, it could not restore the terminal. 0 is `_POSIX_VDISABLE` on Linux.
             for key in [Key::VSUSP, Key::VQUIT] {
                 if let Some(of) = silent.control_chars.get_mut(key as usize) {
                     *of = 0;
@@ -54,7 +54,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows these lines and nothing else. The terminal is told where a picture begins and ends, so that no half of one is seen.
+    /// Shows only these lines. It marks where a picture begins and ends, so that the terminal shows no half of one.
     pub(super) fn show(lines: &[String]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         queue!(out, BeginSynchronizedUpdate, MoveTo(0, 0))?;
@@ -72,7 +72,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing is left to tell it to.
+        // An error cannot be reported any more.
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         if let Some(keys) = &self.keys {
             let _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, keys);

@@ -1,4 +1,4 @@
-//! `status --watch`: watches what concerns the target, and shows it anew as it changes.
+//! `status --watch`: watches the objects of the target, and draws the tree again when they change.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -37,19 +37,19 @@ use crate::failure::Failure;
 use crate::output;
 use crate::session::Session;
 
-/// How often the picture is drawn at most.
+/// Least time between two pictures.
 const FRAME: Duration = Duration::from_millis(100);
-/// How often ages in it change.
+/// Time between updates of the ages.
 const AGES: Duration = Duration::from_secs(1);
-/// How soon a watch that broke begins anew.
+/// Time after which a broken watch begins again.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The exit code of a program that Ctrl-C has ended, as shells have it.
+/// The exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// What a watch has shown, or why it cannot.
+/// An event of a watch, or why it failed.
 type Shown<K> = Result<Event<K>, String>;
 
-/// The same of each kind.
+/// The same for each kind.
 #[allow(clippy::large_enum_variant, reason = "each is handled at once, one at a time")]
 enum Told {
     Rollout(Shown<InPlaceRollout>),
@@ -62,11 +62,11 @@ enum Told {
 /// The objects of one kind, by UID.
 struct Kept<K> {
     shown: BTreeMap<String, K>,
-    /// Those of a list that is under way.
+    /// The objects of a list that is under way.
     listed: BTreeMap<String, K>,
-    /// They were listed at least once.
+    /// The objects were listed at least once.
     complete: bool,
-    /// Since when they cannot be watched, and why.
+    /// Since when the watch fails, and why.
     broken: Option<(Instant, String)>,
 }
 
@@ -87,7 +87,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
                 return;
             }
         };
-        // The API server is asked only after a list has begun.
+        // `Init` proves nothing: the watcher asks the API server only afterwards.
         if !matches!(event, Event::Init) {
             self.broken = None;
         }
@@ -105,7 +105,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
         }
     }
 
-    /// They were listed, cannot be, or are not asked for.
+    /// The objects were listed, cannot be listed, or are not needed.
     fn is_told(&self, select: Option<&Select>) -> bool {
         self.complete || self.broken.is_some() || select.is_none()
     }
@@ -125,7 +125,7 @@ impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
     }
 }
 
-/// What the watches have told.
+/// The objects that the watches have shown.
 #[derive(Default)]
 struct Seen {
     rollouts: Kept<InPlaceRollout>,
@@ -146,7 +146,7 @@ impl Seen {
         }
     }
 
-    /// Each kind was listed, or cannot be.
+    /// Each kind was listed, or cannot be listed.
     fn is_complete(&self, scope: &Scope) -> bool {
         self.rollouts.is_told(scope.rollouts.as_ref())
             && self.restarts.is_told(scope.restarts.as_ref())
@@ -189,7 +189,7 @@ where
 {
     let select = select?;
     let config = watcher::Config::default().labels(&select.labels).fields(&select.fields);
-    // A watch that works again by itself says nothing of it as long as nothing changes: it begins anew with a list.
+    // A watch that recovers by itself is silent until something changes. A new watch begins with a list.
     let next = move |(watch, broken): (Option<BoxStream<'static, watcher::Result<Event<K>>>>, bool)| {
         let (api, config) = (api.clone(), config.clone());
         async move {
@@ -207,7 +207,7 @@ where
     Some(unfold((None, false), next).boxed())
 }
 
-/// Where pictures go.
+/// The output of pictures.
 struct Sink<'a> {
     screen: Option<Screen>,
     changes: Changes,
@@ -236,7 +236,7 @@ impl Sink<'_> {
     }
 }
 
-/// Shows it until it has ended or somebody interrupts.
+/// Shows the target until it has ended or the user interrupts.
 pub(super) async fn run(
     session: &Session,
     subject: &Subject,
@@ -284,7 +284,7 @@ pub(super) async fn run(
     })
 }
 
-/// What somebody can do who has stopped looking: nothing stops by that.
+/// What the user can do after an interrupt, which stops no request.
 fn go_on(session: &Session, subject: &Subject) -> String {
     let namespace = &session.namespace;
     match &subject.target {
@@ -301,12 +301,12 @@ fn go_on(session: &Session, subject: &Subject) -> String {
     }
 }
 
-/// Why nothing more is shown.
+/// Why the watch ends.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     Succeeded,
     Failed,
-    /// Nobody finds it any more.
+    /// The request does not exist any more.
     Gone,
     Interrupted,
 }
@@ -371,7 +371,7 @@ async fn follow(
     }
 }
 
-/// A request has an end. A rollout stands, and so does all else.
+/// How a request has ended; `None`: not yet. Rollouts and other targets never end.
 fn ended(subject: &Subject, tree: &Tree) -> Option<End> {
     let Some(Target::Request(kind, _)) = &subject.target else { return None };
     if *kind == pitstop_cli_core::target::RequestKind::Rollout {

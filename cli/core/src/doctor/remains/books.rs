@@ -1,4 +1,4 @@
-//! Order books: what daemons are asked for, and the Pods that they hold at other resources.
+//! Order books: open orders and held Pods.
 
 use kube::ResourceExt as _;
 use pitstop_api::nodework::NodeWork;
@@ -33,7 +33,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
     findings
 }
 
-/// How many there are of something, and the nodes that have it; absent where there is none.
+/// The sum of `of` over all books, and the nodes that have any; `None` if the sum is 0.
 fn sum(books: &[NodeWork], of: impl Fn(&NodeWork) -> usize) -> Option<(usize, String)> {
     let some: Vec<&NodeWork> = books.iter().filter(|book| of(book) > 0).collect();
     let names: Vec<String> = some.iter().map(|it| it.name_any()).collect();

@@ -1,4 +1,4 @@
-//! Readiness gates: Pods that pitstop keeps not ready, and those that have the gate (docs/tasks/drain-before-restart.md).
+//! Readiness gates: Pods that pitstop keeps not ready, and Pods with the gate (docs/tasks/drain-before-restart.md).
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use pitstop_api::readiness::{Hold, PITSTOP_READY, SERVED, holds};
@@ -19,16 +19,16 @@ pub struct Gated {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
-    /// A request of ours holds it False.
+    /// A pitstop request holds it False.
     Held,
-    /// Nobody has written it yet.
+    /// The condition does not exist yet.
     Unwritten,
-    /// Nothing of ours keeps the Pod not ready.
+    /// No pitstop request keeps the Pod not ready.
     Free,
 }
 
 impl Gated {
-    /// The Pod, where its gates matter.
+    /// The Pod; `None` if its gates do not matter.
     pub fn of(pod: &Pod) -> Option<Self> {
         let spec = pod.spec.as_ref().filter(|_| pod.metadata.deletion_timestamp.is_none())?;
         let status = pod.status.clone().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! What an uninstallation would cut off, and what it would leave behind (docs/install.md#uninstall).
+//! Work that an uninstallation would cut off, and objects that it would leave behind (docs/install.md#uninstall).
 //!
-//! An error is something that is still at work. Each check is a file; none depends on another.
+//! An error means that something is still at work. Each check is a file; none depends on another.
 
 mod books;
 mod gates;
@@ -22,7 +22,7 @@ use super::Finding;
 use crate::known::Known;
 use crate::target::RequestKind;
 
-/// What is known of it, in all namespaces. Lists are bounded by who asks; of long ones, only names are kept.
+/// Facts from all namespaces. The caller bounds the lists; of long ones, it keeps only names.
 #[derive(Clone, Debug, Default)]
 pub struct Remains {
     /// Requests and rollouts of each kind.
@@ -33,15 +33,15 @@ pub struct Remains {
     pub pods: Known<Vec<Gated>>,
     /// The workloads of each kind that need pitstop.
     pub workloads: Vec<(TargetKind, Known<Vec<Workload>>)>,
-    /// Namespaces that let pitstop change images, by their label.
+    /// Namespaces whose label lets pitstop change images.
     pub opted_in: Known<Vec<Namespace>>,
     /// `RoleBinding`s that complete that opt-in.
     pub bindings: Known<Vec<RoleBinding>>,
-    /// Namespaces whose new Pods get the readiness gate, by their label.
+    /// Namespaces whose label gives new Pods the readiness gate.
     pub gates: Known<Vec<Namespace>>,
 }
 
-/// Judges it.
+/// Runs all checks.
 pub fn examine(remains: &Remains) -> Vec<Finding> {
     let checks = [requests::check, books::check, gates::check, workloads::check, stays::check];
     checks.iter().flat_map(|check| check(remains)).collect()
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(exit_code(&examine(&parked)), 1);
     }
 
-    /// Who may read nothing gets no error, and no good news.
+    /// A caller who may read nothing gets neither errors nor good news.
     #[test]
     fn nothing_is_judged_that_cannot_be_read() {
         fn no<T>() -> Known<T> {

@@ -1,4 +1,4 @@
-//! Requests and rollouts: what asks for something still, and what goes with the definitions.
+//! Requests and rollouts: those at work, and those that are only deleted with the definitions.
 
 use super::super::{Finding, count, named};
 use super::Remains;
@@ -10,9 +10,9 @@ const CHECK: &str = "requests";
 /// The requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Names of those that are [at work](crate::standing::is_at_work).
+    /// Names of those [at work](crate::standing::is_at_work).
     pub at_work: Vec<String>,
-    /// How many others there are.
+    /// Number of all others.
     pub ended: usize,
 }
 
@@ -88,7 +88,7 @@ mod tests {
         let restarts = of(RequestKind::Restart, &[], 12);
         let text = "12 ContainerRecreateRequests not at work: deleted with the definition";
         assert_eq!(restarts, [Finding::ok(CHECK, text)]);
-        // A rollout is a setting that somebody has made.
+        // A rollout is a user's setting.
         let rollouts = of(RequestKind::Rollout, &[], 2);
         assert_eq!((rollouts.len(), rollouts[0].verdict), (1, Verdict::Warning));
         assert_eq!(of(RequestKind::Restart, &[], 0).len(), 1);

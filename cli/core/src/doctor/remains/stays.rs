@@ -1,4 +1,4 @@
-//! What stays in namespaces and harms nobody: labels, and the `RoleBinding`s of the opt-in.
+//! Harmless objects that stay in namespaces: labels, and the `RoleBinding`s of the opt-in.
 
 use std::collections::BTreeSet;
 

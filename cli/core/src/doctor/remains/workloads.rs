@@ -1,5 +1,5 @@
-//! Workloads that need pitstop: parked ones, whose own controllers make no new Pods until somebody releases them; and those whose
-//! template names pitstop's readiness gate, which nobody else opens.
+//! Workloads that need pitstop. The own controller of a parked one makes no new Pods until its release. A template with
+//! pitstop's readiness gate needs pitstop, which alone opens it.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -21,7 +21,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The Deployment, `StatefulSet` or `DaemonSet`, where it needs pitstop.
+    /// The Deployment, `StatefulSet` or `DaemonSet`; `None` if it does not need pitstop.
     pub fn of(object: &DynamicObject) -> Option<Self> {
         let parked = object.labels().contains_key(PARKED);
         let named = object.data.pointer("/spec/template/spec/readinessGates").and_then(|it| it.as_array());

@@ -1,11 +1,12 @@
-//! `cargo xtask arm64`: whether the programs for arm64 run. Debian's emulator runs them on this machine's own kernel, so that
-//! they need no machine of their own.
+//! `cargo xtask arm64`: runs the programs for arm64. Debian's emulator runs them on this machine's own kernel, so no
+//! arm64 machine is needed.
 //!
-//! How each starts is asked here. The rest are the tests of the programs as processes, `daemon/tests/program` and
-//! `controller/tests/program.rs`, which any test run makes with those of this machine: they stay so, and start those for arm64
-//! instead. So the daemon that is emulated carries out an order between a real containerd of this machine, with its real
-//! containers, and an API server with TLS; only that one is the tests' own, since a whole cluster would show no more of the
-//! processor. What the emulator does not show: how fast the programs are, and the kernel of a node of that kind.
+//! This module checks how each program starts. The other checks are the tests of the programs as processes,
+//! `daemon/tests/program` and `controller/tests/program.rs`. These tests themselves stay native, and start the
+//! programs for arm64 instead of this machine's. The emulated daemon carries out an order between a real containerd
+//! of this machine, with real containers, and an API server with TLS. Only the API server is the tests' own: a whole
+//! cluster would show no more of the processor. The emulator does not show how fast the programs are, nor the kernel
+//! of an arm64 node.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -23,18 +24,18 @@ use crate::sh::{Cmd, is_installed};
 use crate::test;
 use crate::workspace::VERSION;
 
-/// Runs a program for arm64.
+/// Emulator of programs for arm64.
 const QEMU: &str = "qemu-aarch64-static";
-/// It, and what the tests make a container runtime of.
+/// Debian packages of the emulator and of the tests' container runtime.
 const DEBIAN: [&str; 5] = ["busybox-static", "containerd", "qemu-user-static", "runc", "util-linux"];
-/// What is run: the packages are named as their programs.
+/// Programs to run. Each package has the name of its program.
 const PROGRAMS: [&str; 3] = [image::PACKAGES[0], image::PACKAGES[1], plugin::NAME];
-/// The tests of programs as processes, by the name that they have in each crate.
+/// Test target of programs as processes, with the same name in each crate.
 const TESTS: &str = "program";
-/// How long a program may take that only prints.
+/// Time limit of a program that only prints.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// The command. Fails where nothing can be run.
+/// The command. Fails if the programs cannot run.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let count = check(root)?;
     println!("{count}");
@@ -54,7 +55,7 @@ pub(crate) fn check(root: &Path) -> Result<Count> {
     note(&mut count, &format!("{} prints a completion script", plugin::NAME), script);
 
     let step = Step::begin("the tests of the programs (minutes when nothing is built yet)");
-    // Where something is missing, they fail instead of being skipped.
+    // With CI set, tests fail instead of being skipped if a requirement is missing.
     let told = [
         ("CI", OsStr::new("true")),
         ("PITSTOP_TEST_PROGRAMS", folder.as_os_str()),
@@ -67,7 +68,7 @@ pub(crate) fn check(root: &Path) -> Result<Count> {
     Ok(count)
 }
 
-/// Makes sure that programs for arm64 can be run, and a container runtime.
+/// Makes sure that programs for arm64 and a container runtime can run.
 fn require() -> Result<()> {
     debian::ensure(&DEBIAN, "running programs for arm64")?;
     if !is_installed(QEMU) {
@@ -79,7 +80,7 @@ fn require() -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs, each of which must be a static one for arm64, and gives their folder.
+/// Builds the programs and returns their folder. Fails unless each is a static program for arm64.
 fn build(root: &Path) -> Result<PathBuf> {
     let step = Step::begin("building the programs for arm64 (about 6 minutes when nothing is built yet)");
     let programs = image::programs(root, &ARM64, &PROGRAMS, &[], true)?;
@@ -92,7 +93,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// What a program prints. Fails where it does, or does not end.
+/// Output of a program. Fails if the program fails or exceeds [`LIMIT`].
 fn said(program: &Path, args: &[&str]) -> Result<String> {
     let mut text = String::new();
     let command = Cmd::new(QEMU).arg(program).args(args).within(LIMIT);
@@ -111,7 +112,7 @@ fn names_itself(name: &str, said: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a script tells bash how to complete the plugin.
+/// Fails unless a script tells bash how to complete the plugin.
 fn completes(script: &str) -> Result<()> {
     let tells = |line: &str| line.trim_start().starts_with("complete ") && line.ends_with(plugin::NAME);
     if !script.lines().any(tells) {
@@ -120,7 +121,7 @@ fn completes(script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Counts a check, and says what came of it.
+/// Counts a check and prints its result.
 fn note(count: &mut Count, name: &str, result: Result<()>) {
     match result {
         Ok(()) => {
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(count.to_string(), "checks=2 failed=1");
     }
 
-    /// Cargo would find no test, and say so only in the command.
+    /// Without these files, cargo would find no test, and only the command would show it.
     #[test]
     fn both_programs_have_such_tests() {
         let root = crate::workspace::root().unwrap();

@@ -11,13 +11,13 @@ use crate::kubernetes::Kubernetes;
 use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
-/// The program of `tests/` that it runs.
+/// Program of `tests/` that the command runs.
 pub(crate) const PROGRAM: &str = "pitstop-attacks";
 
-/// The one whose tokens were stolen, and the other one.
+/// The node with the stolen tokens, and another node.
 const NODES: usize = 2;
 
-/// What is attacked.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Run images that are built faster and are larger.
@@ -33,7 +33,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether each probe was answered as expected, on a cluster of its own.
+/// Runs the probes on a cluster of its own. Returns whether each answer is as expected.
 pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built]) -> Result<bool> {
     let program = Cmd::new(lab::program(cluster.root, PROGRAM)?).dir(cluster.root);
     let run = || Ok(cluster.told(program).status()?.success());

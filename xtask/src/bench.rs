@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::cluster::Cluster;
 use crate::sh::{Cmd, exit_code};
 
-/// The command. A KUBECONFIG that is set wins over the one of our own cluster.
+/// The command. The variable KUBECONFIG, if set, has precedence over our own cluster.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     if let Some(("scale", rest)) = args.split_first().map(|(name, rest)| (name.as_str(), rest)) {
         return scale::run(root, rest);

@@ -1,6 +1,6 @@
-//! `cargo xtask cgroup2`: `tests/cgroup2` in a virtual machine, whose kernel of Debian has cgroup v2 alone.
+//! `cargo xtask cgroup2`: runs `tests/cgroup2` in a virtual machine. Its Debian kernel has only cgroup v2.
 //!
-//! A run takes some 15 seconds.
+//! A run takes about 15 seconds.
 
 mod fixture;
 
@@ -20,16 +20,16 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
 
-/// What is first in the machine.
+/// First process of the machine.
 const PROGRAM: &str = "pitstop-cgroup2";
 /// How long the machine may run.
 const LIMIT: Duration = Duration::from_mins(5);
 /// Size of the disk for swap, in bytes.
 const SWAP: u64 = 64 << 20;
-/// Lines of the machine's output that are told when it ends too soon.
+/// Number of last output lines that are printed if the machine ends too early.
 const TAIL: usize = 20;
 
-/// What the machine is: two processors and two memory nodes, so that a container can have one of its own.
+/// Arguments of qemu: two processors and two memory nodes, so that a container can have one of its own.
 const MACHINE: [&str; 26] = [
     "-accel",
     "tcg",
@@ -71,7 +71,7 @@ const DISKS: [&str; 8] = [
     "nvme,serial=swap,drive=swap",
 ];
 
-/// What to do with the texts of files.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Write what the files held as the fixture of the daemon's tests, instead of comparing it.
@@ -79,7 +79,7 @@ pub(crate) struct Args {
     record: bool,
 }
 
-/// How many checks there were, and how many of them failed.
+/// Number of checks that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) passed: u64,
@@ -109,7 +109,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if count.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the machine, as the tests do.
+/// Runs the machine and compares its files with the fixture.
 pub(crate) fn check(root: &Path) -> Result<Count> {
     let seen = boot(root)?;
     let mut count = seen.count;
@@ -117,7 +117,7 @@ pub(crate) fn check(root: &Path) -> Result<Count> {
     Ok(count)
 }
 
-/// That the files hold what was recorded is one more check.
+/// Adds the check that the files match the fixture.
 fn compare(root: &Path, seen: &Seen, count: &mut Count) {
     match fixture::compare(root, &seen.record) {
         Ok(()) => {
@@ -131,7 +131,7 @@ fn compare(root: &Path, seen: &Seen, count: &mut Count) {
     }
 }
 
-/// Runs the machine to its end.
+/// Runs the machine until it ends.
 fn boot(root: &Path) -> Result<Seen> {
     let step = Step::begin("building the first process of a machine (minutes when nothing is built yet)");
     let programs = image::programs(root, &image::AMD64, &[PROGRAM], &image::PACKAGES, true)?;
@@ -170,18 +170,18 @@ fn boot(root: &Path) -> Result<Seen> {
     Ok(seen)
 }
 
-/// What the machine's output tells.
+/// Contents of the machine's output.
 #[derive(Debug, Default)]
 struct Seen {
     count: Count,
     record: Value,
-    /// It came to its end.
+    /// Whether the machine reported its end, with the same counts.
     done: bool,
     tail: VecDeque<String>,
 }
 
 impl Seen {
-    /// Takes a line, and gives it back if people should see it.
+    /// Reads a line, and returns it if users should see it.
     fn line<'a>(&mut self, line: &'a str) -> Option<&'a str> {
         if line.starts_with("ok ") {
             self.count.passed += 1;
@@ -220,7 +220,7 @@ mod tests {
         assert!(seen.done && seen.record.get("states").is_some());
         assert_eq!(seen.tail, ["[ 0.1] Linux"]);
 
-        // A line was lost.
+        // One line is lost.
         let mut seen = Seen::default();
         for line in ["ok a", "done 2 ok, 0 failed"] {
             seen.line(line);

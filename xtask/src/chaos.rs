@@ -11,12 +11,12 @@ use crate::kubernetes::Kubernetes;
 use crate::lab::{self, with_cluster};
 use crate::sh::Cmd;
 
-/// The program of `tests/` that it runs.
+/// Program of `tests/` that the command runs.
 pub(crate) const PROGRAM: &str = "pitstop-chaos";
 
 const NODES: usize = 2;
 
-/// What is run.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Length of the stream of requests.
@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether a run on a cluster of its own lost, doubled and left stuck nothing.
+/// Runs on a cluster of its own. Returns whether nothing was lost, doubled or stuck.
 pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built], minutes: u64, seed: u64) -> Result<bool> {
     let (minutes, seed) = (minutes.to_string(), seed.to_string());
     let program = Cmd::new(lab::program(cluster.root, PROGRAM)?)

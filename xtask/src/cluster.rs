@@ -1,5 +1,4 @@
-//! `cargo xtask cluster`: builds `tests/cluster`, a real Kubernetes in one program, and hands commands on to
-//! it.
+//! `cargo xtask cluster`: builds `tests/cluster`, a real Kubernetes in one program, and passes commands to it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +15,7 @@ use crate::kubernetes::{self, Kubernetes};
 use crate::progress::Step;
 use crate::sh::{Cmd, exit_code, is_installed};
 
-/// What a cluster takes from Debian; the list of tests/cluster/README.md.
+/// Debian packages that a cluster needs; the list of tests/cluster/README.md.
 const PACKAGES: [&str; 10] = [
     "busybox-static",
     "conntrack",
@@ -30,7 +29,7 @@ const PACKAGES: [&str; 10] = [
     "util-linux",
 ];
 
-/// The exit code that says that the cluster is down; the same as its own program's.
+/// Exit code if the cluster is down; its own program uses the same.
 const DOWN: u8 = 3;
 
 /// The Go module of the cluster.
@@ -38,46 +37,46 @@ pub(crate) fn module(root: &Path) -> PathBuf {
     root.join("tests/cluster")
 }
 
-/// A cluster of this checkout. Those of different names may run at the same time.
+/// A cluster of this checkout. Clusters with different names may run at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Cluster<'a> {
     pub(crate) root: &'a Path,
     name: &'static str,
-    /// How seldom its components and `kubectl` collect garbage, if not as anywhere else.
+    /// `GOGC` for its components and `kubectl`, in percent. None: Go's default.
     collects: Option<&'static str>,
 }
 
 impl<'a> Cluster<'a> {
-    /// The one that `cargo xtask cluster` starts, and everything that needs one.
+    /// The cluster of `cargo xtask cluster`, and of everything that needs one cluster.
     pub(crate) fn of(root: &'a Path) -> Self {
         Self { root, name: "default", collects: None }
     }
 
-    /// Those of the tests that run side by side. Memory they have enough, and processors too few: a tenth of the API server's time
-    /// is the collection of garbage.
+    /// The clusters of the tests that run side by side. They have enough memory and too few processors, so they
+    /// collect garbage less often: it takes a tenth of the API server's time.
     pub(crate) fn side_by_side(root: &'a Path) -> [Self; 3] {
         ["default", "second", "third"].map(|name| Self { root, name, collects: Some("400") })
     }
 
-    /// Its files.
+    /// Folder of its files.
     pub(crate) fn dir(self) -> PathBuf {
         self.root.join("target/cluster").join(self.name)
     }
 
-    /// The administrator's access to it.
+    /// The administrator's kubeconfig.
     pub(crate) fn kubeconfig(self) -> PathBuf {
         self.dir().join("kubeconfig")
     }
 
-    /// The program that started it: only that acts on all parts of it. Where none runs, one that is built.
+    /// The program that started it: only that program acts on all its parts. If none is recorded, a built program.
     pub(crate) fn program(self) -> PathBuf {
-        // Any of them takes a cluster down whose record is lost.
+        // Any of them can take down a cluster without a record.
         let built = kubernetes::ALL.iter().map(|one| one.program(self.root));
         let mut programs = self.recorded().into_iter().chain(built);
         programs.find(|program| program.is_file()).unwrap_or_else(|| Kubernetes::default().program(self.root))
     }
 
-    /// What its own record says of its program.
+    /// Its program, from its own record.
     fn recorded(self) -> Option<PathBuf> {
         #[derive(Deserialize)]
         struct Record {
@@ -87,7 +86,7 @@ impl<'a> Cluster<'a> {
         serde_json::from_str::<Record>(&text).ok().map(|record| record.program)
     }
 
-    /// Starts it, or makes a running one what the arguments ask for: `--kubernetes`, `--runtime` and the program's own.
+    /// Starts it, or changes a running one as the arguments ask: `--kubernetes`, `--runtime` and the program's own.
     pub(crate) fn up(self, args: &[String]) -> Result<ExitStatus> {
         let (kubernetes, rest) = Kubernetes::chosen(args)?;
         let (runtime, rest) = Containerd::chosen(&rest, kubernetes.runtime())?;
@@ -108,12 +107,12 @@ impl<'a> Cluster<'a> {
 
     /// Puts an image archive into its registry under a name.
     pub(crate) fn push(self, archive: &Path, reference: &str) -> Result<()> {
-        // It prints the digest.
+        // Quiet, because the program prints the digest.
         let program = Cmd::new(self.program()).arg("push").arg("--dir").arg(self.dir());
         program.arg(archive).arg(reference).run_quiet()
     }
 
-    /// Tells a program where it is.
+    /// Sets the variables by which a program finds the cluster.
     pub(crate) fn told(self, command: Cmd) -> Cmd {
         self.collecting(command)
             .env("KUBECONFIG", self.kubeconfig())
@@ -121,12 +120,12 @@ impl<'a> Cluster<'a> {
             .env("PITSTOP_CLUSTER_BIN", self.program())
     }
 
-    /// Calls its program. Its own flags stand before the rest, which may end in a command to run.
+    /// Calls its program. The program's own flags come first, because `rest` may end in a command to run.
     fn call(self, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
         self.collecting(Cmd::new(program)).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
     }
 
-    /// Tells it to a program in Go.
+    /// Sets `GOGC` for a Go program.
     fn collecting(self, program: Cmd) -> Cmd {
         self.collects.into_iter().fold(program, |program, percent| program.env("GOGC", percent))
     }
@@ -137,10 +136,10 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     let Some((command, rest)) = args.split_first() else { bail!("no command; try `cargo xtask cluster up`") };
     let cluster = Cluster::of(root);
     if command == "up" {
-        // It prints the path of the KUBECONFIG as its last line.
+        // The program prints the path of the KUBECONFIG as its last line.
         return Ok(exit_code(cluster.up(rest)?));
     }
-    // Only `up` builds: what acts on a running cluster is the program that started it.
+    // Only `up` builds. All other commands use the program that started the cluster.
     if !cluster.program().is_file() {
         if command == "down" {
             return Ok(ExitCode::SUCCESS);
@@ -151,7 +150,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     Ok(exit_code(cluster.call(&cluster.program(), command, rest)?))
 }
 
-/// Makes sure of the Debian packages that a cluster needs.
+/// Makes sure that the Debian packages of a cluster are installed.
 pub(crate) fn install_packages() -> Result<()> {
     debian::ensure(&PACKAGES, "a cluster")
 }
@@ -172,16 +171,17 @@ pub(crate) fn build(root: &Path, kubernetes: &Kubernetes, runtime: &Containerd) 
     Ok(())
 }
 
-/// Go in a module, without C.
+/// Go in a module, without cgo.
 pub(crate) fn go(module: &Path) -> Cmd {
     Cmd::new("go").dir(module).env("CGO_ENABLED", "0")
 }
 
-/// A subcommand of Go that compiles. All of them are told the same, or they would share nothing of what they compile.
+/// A subcommand of Go that compiles. All use the same settings, because Go shares compiled packages only between
+/// equal settings.
 ///
-/// Nearly a third of the processors' time less than by default: the compiler collects garbage only beyond an amount of memory that
-/// machines that run a cluster have, and few packages need; it compiles packages side by side, not the functions of one; and
-/// it writes no debug information, which the linker leaves out.
+/// The settings save nearly a third of the processors' time. The compiler collects garbage only above 2 GiB, which
+/// machines that run a cluster have and few packages need. It compiles packages in parallel, not the functions of one
+/// package. It writes no debug information, which the linker leaves out anyway.
 pub(crate) fn go_compiling(module: &Path, subcommand: &str) -> Cmd {
     let side_by_side = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let own = [("GOGC", "off"), ("GOMEMLIMIT", "2GiB"), ("GOMAXPROCS", "1")];
@@ -189,7 +189,7 @@ pub(crate) fn go_compiling(module: &Path, subcommand: &str) -> Cmd {
     go.args([subcommand, "-gcflags=all=-dwarf=false", "-p", &side_by_side])
 }
 
-/// Fails with the cure when Go is not installed.
+/// Fails with the remedy if Go is not installed.
 pub(crate) fn require_go() -> Result<()> {
     if !is_installed("go") {
         bail!("go is not installed; the cluster needs Go 1.26 or later (https://go.dev/doc/install)");

@@ -10,11 +10,11 @@ use crate::cluster;
 use crate::options;
 use crate::sh::Cmd;
 
-/// One of them.
+/// A container runtime.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Containerd {
     name: &'static str,
-    /// Whether it is built here, from the module in `tests/cluster/containerd`. Else Debian's is installed.
+    /// Whether it is built here, from the module in `tests/cluster/containerd`. If not, Debian's is installed.
     built: bool,
 }
 
@@ -23,13 +23,13 @@ pub(crate) const ONE: Containerd = Containerd { name: "containerd-1", built: fal
 /// The containerd 2.x of our own module.
 pub(crate) const TWO: Containerd = Containerd { name: "containerd-2", built: true };
 
-/// What the module requires, and its commands are of.
+/// Go module that ours requires, and that its commands come from.
 const MODULE: &str = "github.com/containerd/containerd/v2";
-/// Snapshotters that need C or that no node here uses.
+/// Build tags that leave out snapshotters that need C or that no node here uses.
 const TAGS: &str = "no_aufs,no_btrfs,no_devmapper,no_zfs";
 
 impl Containerd {
-    /// Takes `--runtime NAME` out of the arguments of `up`, and gives the rest.
+    /// Takes `--runtime NAME` out of the arguments of `up`. Returns the runtime and the other arguments.
     pub(crate) fn chosen<'a>(
         args: &[&'a str],
         default: &'static Self,
@@ -50,7 +50,7 @@ impl Containerd {
         self.name
     }
 
-    /// Its version, without a `v`. Fails where it is Debian's and not installed.
+    /// Its version, without a `v`. Fails if Debian's is not installed.
     pub(crate) fn version(&self, root: &Path) -> Result<String> {
         if self.built {
             return version(root);
@@ -61,12 +61,12 @@ impl Containerd {
         Ok(version.to_owned())
     }
 
-    /// The folder of its programs in the checkout, if they are built.
+    /// Folder of its programs in the checkout. None for Debian's.
     pub(crate) fn folder(&self, root: &Path) -> Option<PathBuf> {
         self.built.then(|| root.join("target/cluster/bin").join(self.name))
     }
 
-    /// Builds it, and gives the `PATH` on which its programs come first.
+    /// Builds it, and returns a `PATH` with its programs first.
     pub(crate) fn on_path(&self, root: &Path) -> Result<OsString> {
         self.build(root)?;
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -74,10 +74,10 @@ impl Containerd {
         std::env::join_paths(folders).context("PATH")
     }
 
-    /// Builds its programs, unless it is Debian's; a matter of seconds when nothing changed.
+    /// Builds its programs, unless it is Debian's; takes seconds if nothing changed.
     pub(crate) fn build(&self, root: &Path) -> Result<()> {
         let Some(mut folder) = self.folder(root) else { return Ok(()) };
-        // A folder for Go ends in a slash.
+        // Go takes a path with a final slash as a folder.
         folder.push("");
         let flags = format!("-s -w -X {MODULE}/version.Version={}", version(root)?);
         let go =
@@ -90,7 +90,7 @@ fn module(root: &Path) -> PathBuf {
     cluster::module(root).join("containerd")
 }
 
-/// The version, without its `v`: containerd says it so itself.
+/// The version, without its `v`, as containerd reports itself.
 fn version(root: &Path) -> Result<String> {
     let manifest = module(root).join("go.mod");
     let text =

@@ -17,22 +17,22 @@ const COMMAND: &str = "cargo xtask crds";
 /// A folder of generated files.
 struct Folder {
     path: &'static str,
-    /// Of the generated files.
+    /// Extension of the generated files.
     extension: &'static str,
-    /// Files of that extension that are written by hand.
+    /// Handwritten files with that extension.
     kept: &'static [&'static str],
 }
 
 const DEFINITIONS: Folder = Folder { path: "deploy/crds", extension: "yaml", kept: &["kustomization.yaml"] };
 const REFERENCE: Folder = Folder { path: "docs/reference", extension: "md", kept: &["metrics.md"] };
 
-/// Writes the files and removes those of kinds that are no more, or only says whether they are current.
+/// Writes the files and removes those of removed kinds. With `check`, fails unless they are current.
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
     sync(root, &DEFINITIONS, &render()?, check)?;
     sync(root, &REFERENCE, &reference::pages(COMMAND)?, check)
 }
 
-/// Every file's text by its name.
+/// Text of each file, by file name.
 fn render() -> Result<BTreeMap<String, String>> {
     pitstop_api::crds()
         .iter()
@@ -45,7 +45,7 @@ fn render() -> Result<BTreeMap<String, String>> {
         .collect()
 }
 
-/// The same with whole numbers written as such: bounds are floating point in the API's own type.
+/// The same value, with whole numbers as integers: the API's own type has bounds as floating point.
 #[allow(clippy::cast_possible_truncation, reason = "the fraction is 0, and bounds are far below 2^53")]
 fn whole(value: Value) -> Value {
     match value {
@@ -59,7 +59,7 @@ fn whole(value: Value) -> Value {
     }
 }
 
-/// Makes the folder hold exactly these files, or names what differs.
+/// Makes the folder hold exactly these files. With `check`, fails with the differences.
 fn sync(root: &Path, of: &Folder, files: &BTreeMap<String, String>, check: bool) -> Result<()> {
     let folder = root.join(of.path);
     let mut stale = Vec::new();

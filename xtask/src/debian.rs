@@ -1,4 +1,4 @@
-//! Debian packages that a command needs: installed when we may, else named with the command that does it.
+//! Debian packages that a command needs. Root installs them; other users are told the command.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,13 +10,13 @@ use anyhow::{Context as _, Result, bail};
 use crate::progress::Step;
 use crate::sh::{Cmd, is_installed};
 
-/// Makes sure that packages are installed. On a machine that is no Debian there is nothing to ask; the
-/// program that misses a tool names it.
+/// Makes sure that packages are installed. Does nothing on a machine without Debian's `dpkg-query`; the program that
+/// lacks a tool then names it.
 pub(crate) fn ensure(packages: &[&str], purpose: &str) -> Result<()> {
     if !is_installed("dpkg-query") {
         return Ok(());
     }
-    // dpkg-query fails when it does not know one of the packages, and still prints the others.
+    // dpkg-query fails if it does not know one of the packages, and still prints the others.
     let mut listed = String::new();
     Cmd::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Status}\\n"]).args(packages).each_line(
         |line| {
@@ -41,12 +41,12 @@ pub(crate) fn ensure(packages: &[&str], purpose: &str) -> Result<()> {
     Ok(())
 }
 
-/// Downloads a package without installing it, and gives the one file that this puts into an empty folder.
+/// Downloads a package into an empty folder without installing it. Returns the path of its file.
 pub(crate) fn download(package: &str, folder: &Path) -> Result<PathBuf> {
     fetch(folder, || Ok(package.to_owned()))
 }
 
-/// The same of what a package of packages stands for.
+/// The same for the dependency of a metapackage whose name begins with `prefix`.
 pub(crate) fn download_of(meta: &str, prefix: &str, folder: &Path) -> Result<PathBuf> {
     fetch(folder, || {
         let listed = Cmd::new("apt-cache").args(["depends", meta]).read()?;
@@ -56,7 +56,7 @@ pub(crate) fn download_of(meta: &str, prefix: &str, folder: &Path) -> Result<Pat
     })
 }
 
-/// The lists may be older than what there is, so a failure is followed by new ones.
+/// Downloads a package. After a failure, updates the package lists, which may be old, and tries again.
 fn fetch(folder: &Path, name: impl Fn() -> Result<String>) -> Result<PathBuf> {
     let concrete = || -> Result<()> {
         let package = name()?;
@@ -78,13 +78,13 @@ fn apt() -> Cmd {
     Cmd::new("apt-get").args(["-q", "-o", "DPkg::Lock::Timeout=120"]).env("DEBIAN_FRONTEND", "noninteractive")
 }
 
-/// The first package of such a name among what `apt-cache depends` lists.
+/// First package with the prefix in the output of `apt-cache depends`.
 fn dependency<'a>(listed: &'a str, prefix: &str) -> Option<&'a str> {
     let mut names = listed.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     names.find(|name| name.starts_with(prefix))
 }
 
-/// Whether this process is the machine's administrator.
+/// Whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: builds the fuzz targets of `tests/fuzz` and runs them, as many at a time as there are processors.
+//! `cargo xtask fuzz`: builds the fuzz targets of `tests/fuzz` and runs one per processor at a time.
 //!
-//! They are instrumented as by `cargo fuzz --sanitizer none`, which the stable compiler takes (`tests/fuzz/instrument`); what
-//! sanitizers look for, code without `unsafe` does not do.
+//! They are instrumented as by `cargo fuzz --sanitizer none`, which the stable compiler supports
+//! (`tests/fuzz/instrument`). Code without `unsafe` does not have the faults that sanitizers look for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -20,14 +20,14 @@ use crate::workspace::{programs_of_test, shown};
 
 /// Seconds for each target.
 const SECONDS: u64 = 60;
-/// The same among all other tests, which read the committed corpora too.
+/// The same in a test run, whose other tests also read the committed corpora.
 const SECONDS_IN_TESTS: u64 = 30;
 /// Longest input, in bytes; the corpora have shorter ones.
 const MAX_LEN: u64 = 16 * 1024;
-/// Lines of a target's output that are told of a crash.
+/// Number of last output lines that are printed for a crash.
 const TAIL: usize = 40;
 
-/// What cargo runs in place of the compiler for our own crates.
+/// Wrapper that cargo runs instead of the compiler for our own crates.
 const INSTRUMENT: &str = "tests/fuzz/instrument";
 
 /// What to run.
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// For how long each target runs.
     #[arg(long, value_name = "N", default_value_t = SECONDS)]
     seconds: u64,
-    /// Afterwards, put what covers more than the committed inputs beside them.
+    /// Afterwards, add inputs that cover more to the committed corpora.
     #[arg(long)]
     keep: bool,
     /// Only these targets.
@@ -72,7 +72,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if count.crashes == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs every target, as the tests do.
+/// Runs every target, for `cargo xtask test`.
 pub(crate) fn look_for_crashes(root: &Path) -> Result<Count> {
     Fuzzer::build(root)?.run_all(all(root)?, SECONDS_IN_TESTS)
 }
@@ -82,7 +82,7 @@ pub(crate) fn require() -> Result<()> {
     debian::ensure(&["g++"], "fuzzing")
 }
 
-/// The targets: their corpora are folders of their names.
+/// Names of the targets, which are those of their corpora's folders.
 fn all(root: &Path) -> Result<BTreeSet<String>> {
     let folder = root.join("tests/fuzz/corpus");
     let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -100,7 +100,7 @@ fn chosen(all: &BTreeSet<String>, asked: &[String]) -> Result<BTreeSet<String>> 
     Ok(if asked.is_empty() { all.clone() } else { asked.iter().cloned().collect() })
 }
 
-/// The built targets and where their files are.
+/// The built targets, and the root of the checkout.
 struct Fuzzer<'a> {
     root: &'a Path,
     /// The programs by the targets' names.
@@ -195,7 +195,7 @@ impl<'a> Fuzzer<'a> {
         note(format!("           cargo test -p pitstop-fuzz --test corpora {target}"));
     }
 
-    /// Puts inputs that cover more than the committed ones beside them.
+    /// Adds inputs that cover more to the committed corpus.
     fn keep(&self, target: &str) -> Result<()> {
         Cmd::new(self.program(target)?)
             .args(["-set_cover_merge=1".to_owned(), format!("-max_len={MAX_LEN}")])
@@ -205,7 +205,7 @@ impl<'a> Fuzzer<'a> {
     }
 }
 
-/// What a target's output tells.
+/// Contents of a target's output.
 #[derive(Debug, Default)]
 struct Seen {
     executions: u64,

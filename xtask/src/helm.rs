@@ -13,13 +13,13 @@ const PROGRAM: &str = "target/helm/helm";
 /// Its package, in the module.
 const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
 
-/// The Go module, which has nothing but the versions. What Kubernetes is built with as well, it takes in the same version: Go
-/// compiles that once for both.
+/// Folder of the Go module, which has nothing but versions. Modules that Kubernetes also uses have the same version:
+/// Go compiles them once for both.
 fn module(root: &Path) -> PathBuf {
     root.join("tests/helm")
 }
 
-/// Builds it; a matter of seconds when nothing changed.
+/// Builds Helm; takes seconds if nothing changed.
 pub(crate) fn build(root: &Path) -> Result<()> {
     cluster::require_go()?;
     let step = Step::begin("building Helm (some minutes when nothing is built yet)");
@@ -57,7 +57,7 @@ mod tests {
         let root = workspace::root().unwrap();
         let read = |folder: &Path| fs::read_to_string(folder.join("go.mod")).unwrap();
         let (ours, kubernetes) = (read(&module(&root)), read(&cluster::module(&root)));
-        // What is replaced there is required, too, but not in the version that counts.
+        // Replaced modules are also required, but the version of `replace` counts.
         let versions = required(&kubernetes).chain(replaced(&kubernetes)).collect::<BTreeMap<_, _>>();
         let ours = required(&ours).chain(replaced(&ours)).collect::<BTreeMap<_, _>>();
         let other =

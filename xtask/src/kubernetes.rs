@@ -15,7 +15,7 @@ use crate::sh::Cmd;
 /// The variable of the cluster's program that names the release to act as.
 const EMULATED: &str = "pitstop.dev/tests/pitstop-cluster/lab/release.emulated";
 
-/// One of them.
+/// A release of Kubernetes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kubernetes {
     release: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct Kubernetes {
     program: &'static str,
     /// The older release whose APIs and feature gates its parts have. `None`: their own.
     emulates: Option<&'static str>,
-    /// What its nodes run where no runtime is named: the clusters of a test run cover both.
+    /// Default runtime of its nodes. The clusters of a test run cover both runtimes.
     runtime: &'static Containerd,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Kubernetes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Platform {
     pub(crate) kubernetes: &'static Kubernetes,
-    /// Of its nodes.
+    /// Runtime of its nodes.
     pub(crate) runtime: &'static Containerd,
 }
 
@@ -44,14 +44,14 @@ impl Platform {
     }
 }
 
-/// With the runtime that its nodes run where none is named.
+/// With the release's default runtime.
 impl From<&'static Kubernetes> for Platform {
     fn from(kubernetes: &'static Kubernetes) -> Self {
         Self { kubernetes, runtime: kubernetes.runtime }
     }
 }
 
-/// The first is what runs where none is named.
+/// All releases. The first is the default.
 pub(crate) const ALL: [Kubernetes; 5] = [
     Kubernetes {
         release: "1.36",
@@ -91,20 +91,20 @@ pub(crate) const ALL: [Kubernetes; 5] = [
 ];
 
 impl Kubernetes {
-    /// What runs where none is named; the checks and tests of every run are made with it.
+    /// The default release, which the checks and tests of every run use.
     pub(crate) fn default() -> &'static Self {
         let [default, ..] = &ALL;
         default
     }
 
-    /// The one without the resize API that the tests of every run use. It acts as the older release, whose own sources take
-    /// as long to compile as those of the default.
+    /// The release without the resize API for the tests of every run. It acts as the older release, whose own sources
+    /// take as long to compile as the default's.
     pub(crate) fn without_resize() -> &'static Self {
         let [_, emulating, ..] = &ALL;
         emulating
     }
 
-    /// Takes `--kubernetes RELEASE` out of the arguments of `up`, and gives the rest.
+    /// Takes `--kubernetes RELEASE` out of the arguments of `up`. Returns the release and the other arguments.
     pub(crate) fn chosen(args: &[String]) -> Result<(&'static Self, Vec<&str>)> {
         const FLAG: &str = "--kubernetes";
         let (asked, rest) = options::taken(&args.iter().map(String::as_str).collect::<Vec<_>>(), FLAG);
@@ -115,7 +115,7 @@ impl Kubernetes {
         Ok((chosen, rest))
     }
 
-    /// The one of that name.
+    /// The release of that name.
     pub(crate) fn named(release: &str) -> Option<&'static Self> {
         const { &ALL }.iter().find(|one| one.release == release)
     }
@@ -136,7 +136,7 @@ impl Kubernetes {
         self.release
     }
 
-    /// The container runtime of its nodes where none is named.
+    /// Default runtime of its nodes.
     pub(crate) fn runtime(&self) -> &'static Containerd {
         self.runtime
     }
@@ -151,7 +151,7 @@ impl Kubernetes {
         cluster::go_compiling(&cluster::module(root), subcommand).args(["-modfile", self.manifest])
     }
 
-    /// Builds the cluster's program; a matter of seconds when nothing changed.
+    /// Builds the cluster's program; takes seconds if nothing changed.
     pub(crate) fn build(&self, root: &Path) -> Result<()> {
         let version = self.version(root)?;
         self.go(root, "build")
@@ -187,7 +187,8 @@ fn required_version(manifest: &str) -> Option<&str> {
     line.split_whitespace().find(|word| word.starts_with('v') && word.contains('.'))
 }
 
-/// What the linker is told: no symbols, which Kubernetes this is, or its parts would not say, and what it acts as.
+/// Linker flags: no symbols, the version, which the parts of Kubernetes would otherwise not report, and the release
+/// to act as.
 fn link_flags(version: &str, emulates: Option<&str>) -> String {
     let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());

@@ -12,17 +12,17 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::workspace::shown;
 
-/// A small test of the workspace.
+/// A small test of the workspace, for [`program`].
 const BESIDE: &str = "deploy";
 
-/// What came of the time with a cluster.
+/// Result of a run on a cluster.
 pub(crate) struct Outcome<T> {
     pub(crate) value: T,
     /// Whether the cluster could be taken down.
     pub(crate) down: Result<()>,
 }
 
-/// Fails with the cure where no cluster can be started.
+/// Fails with the remedy if no cluster can be started.
 pub(crate) fn require() -> Result<()> {
     cluster::require_go()?;
     if !debian::is_root() {
@@ -31,8 +31,8 @@ pub(crate) fn require() -> Result<()> {
     Ok(())
 }
 
-/// Runs with a fresh cluster of that platform and so many nodes, in whose registry the images are. Where that fails, or
-/// what it gives is not `good`, the cluster's logs are kept.
+/// Runs with a fresh cluster of that platform and number of nodes, with the images in its registry. Keeps the
+/// cluster's logs if the run fails or its value is not `good`.
 pub(crate) fn with_cluster<T>(
     cluster: Cluster<'_>,
     platform: impl Into<Platform>,
@@ -56,8 +56,8 @@ pub(crate) fn with_cluster<T>(
 
 /// Builds a program of the tests that runs on a cluster.
 ///
-/// Chosen from the whole workspace, and beside a test: so what comes from elsewhere has the features that it has in the
-/// tests of the crates. For one package alone cargo builds most of it once more.
+/// Selects the whole workspace and a test, so that dependencies have the same features as in the tests of the crates.
+/// For one package alone, cargo builds most of them again.
 pub(crate) fn program(root: &Path, name: &str) -> Result<PathBuf> {
     let messages = Cmd::cargo()
         .args(["build", "--locked", "--quiet", "--workspace", "--bin", name, "--test", BESIDE])

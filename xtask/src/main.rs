@@ -1,7 +1,8 @@
 //! pitstop's developer commands: `cargo xtask <command>`.
 //!
-//! Each command is one module; what they share is `sh` (running other programs), `lab` (a cluster for one
-//! command), `progress` (saying what takes long), `priority` (who goes first), `debian` (packages of the machine), `options` (options of commands that hand the rest on), `tools` (programs of others) and `workspace` (where things are).
+//! Each command is one module. They share `sh` (runs other programs), `lab` (a cluster for one command), `progress`
+//! (progress messages), `priority` (of threads), `debian` (packages of the machine), `options` (options of commands
+//! that pass on the rest), `tools` (external programs) and `workspace` (paths).
 
 mod arm64;
 mod attacks;
@@ -74,17 +75,17 @@ enum Command {
     Plugin(plugin::Args),
     /// Run a real Kubernetes on this machine: up, down, status, push, exec, kill, stop, start, halt, boot, reboot.
     ///
-    /// `up [--kubernetes RELEASE] [--runtime containerd-1|containerd-2] [--nodes N]` builds and starts it, and prints the
-    /// path of its KUBECONFIG as the last line. Without a release it is Kubernetes 1.36; others are 1.37 and 1.35. Without
-    /// the resize API run 1.36-as-1.34, which is 1.36 that acts as 1.34, and 1.34 itself; their nodes run Debian's
-    /// containerd-1 and those of the others containerd-2, unless a runtime is named.
-    /// `push ARCHIVE NAME` puts an image into its registry. The rest is handed on as it stands;
-    /// tests/cluster/README.md has it in full.
+    /// `up [--kubernetes RELEASE] [--runtime containerd-1|containerd-2] [--nodes N]` builds and starts it, and prints
+    /// the path of its KUBECONFIG as the last line. The default release is 1.36; others are 1.37 and 1.35. The
+    /// releases 1.34 and 1.36-as-1.34, which is 1.36 that acts as 1.34, run without the resize API. Their nodes run
+    /// Debian's containerd-1 and those of the others containerd-2, unless a runtime is named. `push ARCHIVE NAME`
+    /// puts an image into its registry. All other commands are passed on unchanged; tests/cluster/README.md describes
+    /// them.
     Cluster {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
         args: Vec<String>,
     },
-    /// Draw the frames of `kubectl pitstop status --watch --frames FILE` as a picture that moves.
+    /// Draw the frames of `kubectl pitstop status --watch --frames FILE` as an animated SVG.
     Recording(recording::Args),
     /// Build the website of docs/ into target/docs, and check its links; the last line is the page to open.
     Docs,
@@ -94,35 +95,37 @@ enum Command {
     Check,
     /// Run every test, those on a real cluster included; the last line counts them.
     Test,
-    /// A cluster with pitstop in it, and a container of a web app restarted in its Pod.
+    /// Start a cluster with pitstop, and restart a container of a web app in its Pod.
     Demo,
     /// Take the demo's cluster down.
     DemoDown,
-    /// The world in one thread: schedules by their seeds, crashes at every effect, and planted bugs.
+    /// Simulate the world in one thread: schedules by seeds, crashes at every effect, and planted bugs.
     Sim(sim::Args),
-    /// Probe a cluster of its own with the tokens of real daemons; the last line counts what was not as expected.
+    /// Probe a cluster of its own with the tokens of real daemons; the last line counts unexpected results.
     Attacks(attacks::Args),
     /// Kill at random during a stream of requests, on a cluster of its own; the last line is the verdict.
     Chaos(chaos::Args),
-    /// Look for inputs that break a property of what reads them; the last line counts.
+    /// Run the fuzz targets; the last line counts targets and crashes.
     Fuzz(fuzz::Args),
-    /// Change the decisions one by one, and look whether a test notices; the last line counts.
+    /// Run mutation tests of the crates that decide; the last line counts mutants.
     Mutants(mutants::Args),
     /// The daemon's reads and writes in a virtual machine with cgroup v2; the last line counts the checks.
     Cgroup2(cgroup2::Args),
     /// All files of a release under target/dist: images, plugin, chart, manifests, schemas, bills of materials, sums.
     Release(release::Args),
-    /// The tests on every platform that can be had here, for a release; what ran is recorded for docs/support.md.
+    /// Run the tests on every platform available here, for a release, and record the results for docs/support.md.
     Platforms(platforms::Args),
     /// Run the three programs for arm64 on this machine; the last line counts the checks.
     ///
-    /// Builds them, and runs each under Debian's qemu-user-static, which is installed. Beside what they print, the tests of the
-    /// programs as processes are run with them: the daemon finds a real containerd of this machine, is told by an API server
-    /// of the test's own to stop a container there, runs its preStop hook and stops it, and writes its answer; controller and
-    /// daemon live without an API server. An order says more than a look at the runtime's version: it takes TLS, JSON,
-    /// calls of several kinds and the timers. Needs root, for the containers.
+    /// Builds them, and runs each under Debian's qemu-user-static, which the command installs. Checks what they
+    /// print, then runs the tests of the programs as processes with them. The daemon finds a real containerd of this
+    /// machine. By order of the test's own API server, it runs a container's preStop hook, stops the container and
+    /// writes its answer. Controller and daemon also live without an API server. An order shows more than a look at
+    /// the runtime's version: it takes TLS, JSON, calls of several kinds and the timers. Needs root, for the
+    /// containers.
     Arm64,
-    /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own: scale [cluster|queue|spread|hostile|roll|unrolled].
+    /// Measure on the running cluster: burst, idle, latency, resize. On clusters of its own:
+    /// scale [cluster|queue|spread|hostile|roll|unrolled].
     Bench {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "NAME")]
         args: Vec<String>,

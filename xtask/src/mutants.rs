@@ -1,7 +1,7 @@
-//! `cargo xtask mutants`: changes the decisions one by one, and looks whether a test notices: one of the crate itself, a
-//! scenario of the simulator, or one of a few hundred seeds.
+//! `cargo xtask mutants`: changes the code that decides, one place at a time, and checks that a test fails: one of
+//! the crate itself, a scenario of the simulator, or one of a few hundred seeds.
 //!
-//! What is changed and how is up to `cargo mutants`; `.cargo/mutants.toml` has its settings.
+//! `cargo mutants` chooses the changes; `.cargo/mutants.toml` has its settings.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,26 +19,26 @@ use crate::tools::Tool;
 
 const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", ask: &["mutants", "--version"] };
 
-/// The packages that decide, and those whose tests must notice, beside the simulator's.
+/// The packages that decide, each with the packages whose tests must fail, besides the simulator's.
 const PACKAGES: [(&str, &[&str]); 3] = [
     ("pitstop-controller-core", &["pitstop-controller-core"]),
     ("pitstop-daemon-core", &["pitstop-daemon-core"]),
     ("pitstop-api", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
 ];
-/// The one with the scenarios.
+/// The package with the scenarios.
 const SIMULATOR: &str = "pitstop-sim";
-/// What of the packages is run: their own tests, and of the simulator one made for this.
+/// Tests to run: the packages' own, and the simulator's test for mutants.
 const CHOICE: [&str; 5] = ["--lib", "--test", "mutants", "--features", "pitstop-sim/mutants"];
-/// A mutant that takes longer than all tests took without one, by this factor and at least so many seconds, goes round in
-/// circles.
+/// Timeout of a mutant: a factor of the time of all tests without a mutant, and a minimum in seconds. A slower mutant
+/// counts as an endless loop.
 const PATIENCE: (u64, u64) = (3, 60);
-/// Where all of it is built and told.
+/// Folder of builds and results.
 const OUT: &str = "target/mutants";
 const BUILD: &str = "build";
-/// What may be missed.
+/// List of mutants that tests may miss.
 const ALLOWED: &str = "tests/sim/mutants.toml";
 
-/// Exit codes of `cargo mutants` after which its counts say what there is to say: all caught, some missed, some timed out.
+/// Exit codes of `cargo mutants` with complete counts: all caught, some missed, some timed out.
 const TOLD: [i32; 3] = [0, 2, 3];
 
 /// What to change.
@@ -58,12 +58,12 @@ pub(crate) struct Args {
     in_diff: Option<String>,
 }
 
-/// How many mutants there were, by what came of them.
+/// Mutants by result.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     caught: usize,
     missed: BTreeSet<String>,
-    /// Missed, as it may be.
+    /// Missed mutants that [`ALLOWED`] lists.
     allowed: usize,
     unviable: usize,
     timeout: usize,
@@ -103,7 +103,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         let patience = usual.as_secs().saturating_mul(PATIENCE.0).max(PATIENCE.1).to_string();
         let mut command = Cmd::new(&tool)
             .args(["mutants", "--no-shuffle", "--package", package])
-            // Its own look at what is not changed knows nothing of other packages' tests.
+            // The tool's own baseline does not know the tests of other packages.
             .args(["--baseline", "skip", "--timeout", &patience])
             .args(tested().flat_map(|package| ["--test-package", package]))
             .args(CHOICE.map(|arg| format!("--cargo-arg={arg}")))
@@ -112,7 +112,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
         if let Some(diff) = &diff {
             command = command.arg("--in-diff").arg(diff);
         }
-        // The copy is made anew each time; what comes from elsewhere is built once.
+        // The tool copies the sources each time; dependencies are built once.
         let status = command
             .arg("--output")
             .arg(out.join(package))
@@ -132,7 +132,8 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if count.missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Without a change no test may fail, or all that follows would count as caught. How long the tests took.
+/// Runs the tests without a mutant, and returns how long they took. No test may fail, or all mutants would count as
+/// caught.
 fn unchanged<'a>(root: &Path, out: &Path, packages: impl Iterator<Item = &'a str>) -> Result<Duration> {
     let step = Step::begin("the same tests without a change");
     let packages: Vec<&str> = packages.collect();
@@ -154,7 +155,7 @@ fn unchanged<'a>(root: &Path, out: &Path, packages: impl Iterator<Item = &'a str
 }
 
 impl Count {
-    /// Adds what `cargo mutants` has written down, one mutant a line.
+    /// Adds the results of `cargo mutants`, one mutant a line.
     fn add(&mut self, allowed: &Allowed, read: impl Fn(&str) -> String) {
         self.caught += read("caught.txt").lines().count();
         self.unviable += read("unviable.txt").lines().count();
@@ -169,7 +170,7 @@ impl Count {
     }
 }
 
-/// What may be missed, and why.
+/// Mutants that tests may miss, with reasons.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {
@@ -183,9 +184,9 @@ struct Allowed {
 struct One {
     /// The source, from the root of the checkout.
     file: String,
-    /// What `cargo mutants` says of it behind the place.
+    /// Its description by `cargo mutants`, after the place.
     mutant: String,
-    /// Why no test can notice, or none need.
+    /// Why no test can, or needs to, notice it.
     reason: String,
 }
 
@@ -205,7 +206,7 @@ impl Allowed {
         Ok(this)
     }
 
-    /// Whether it has a mutant that is told as `FILE:LINE:COLUMN: MUTANT`.
+    /// Whether it has a mutant, given as `FILE:LINE:COLUMN: MUTANT`.
     fn has(&self, told: &str) -> bool {
         let Some((place, what)) = told.split_once(": ") else { return false };
         let file = place.split(':').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The version before this one, for tests in which controller and daemon are of two versions, as during an upgrade.
+//! The version before this one, for tests with different versions of controller and daemon, as during an upgrade.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::image::{self, Built};
 use crate::workspace;
 
-/// Its commit. As long as there is no release, an earlier state of the main branch.
+/// Its commit. Until the first release, an earlier state of the main branch.
 pub(crate) const COMMIT: &str = "72dafecf";
 
 /// The program that is older than the other one.
@@ -19,7 +19,7 @@ pub(crate) enum Older {
 }
 
 impl Older {
-    /// As images and folders are called.
+    /// Name of its image and folder.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Controller => "controller",
@@ -27,7 +27,7 @@ impl Older {
         }
     }
 
-    /// The images, with that one in place of the one of this version.
+    /// The images, with the older image of that program.
     pub(crate) fn among(self, root: &Path, images: &[Built]) -> Result<Vec<Built>> {
         let older = built(&checkout(root)?, images)?;
         let of = |from: &[Built], name: &str| from.iter().find(|image| image.name() == name).cloned();
@@ -41,7 +41,7 @@ impl Older {
     }
 }
 
-/// Its sources.
+/// Folder of its sources, unpacked on first use.
 pub(crate) fn checkout(root: &Path) -> Result<PathBuf> {
     let sources = root.join("target/older").join(COMMIT);
     if !sources.is_dir() {
@@ -55,7 +55,7 @@ pub(crate) fn checkout(root: &Path) -> Result<PathBuf> {
     Ok(sources)
 }
 
-/// Its images, each another than that of this version.
+/// Builds its images. Fails if one is the same as in this version.
 pub(crate) fn built(checkout: &Path, images: &[Built]) -> Result<Vec<Built>> {
     let older = image::build(checkout, false)?;
     if let Some(same) = older.iter().find(|older| images.iter().any(|image| image.digest == older.digest)) {

@@ -1,6 +1,6 @@
-//! Options that a command takes for itself, among others that it hands on.
+//! Options that a command takes for itself out of arguments that it passes on.
 
-/// Takes every `FLAG VALUE` and `FLAG=VALUE` out of the arguments. Gives the last value and the rest.
+/// Takes every `FLAG VALUE` and `FLAG=VALUE` out of the arguments. Returns the last value and the rest.
 pub(crate) fn taken<'a>(args: &[&'a str], flag: &str) -> (Option<&'a str>, Vec<&'a str>) {
     let (mut value, mut rest) = (None, Vec::new());
     let mut args = args.iter().copied();

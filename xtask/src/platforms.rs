@@ -1,5 +1,6 @@
-//! `cargo xtask platforms`: the tests on every platform that users run and that can be had here, with the images that users get.
-//! For releases: it takes hours. What ran is kept in `docs/support.json`, from which `docs/support.md` is made.
+//! `cargo xtask platforms`: runs the tests on every platform of users that is available here, with the images that
+//! users get. For releases: it takes hours. `docs/support.json` keeps the results; `docs/support.md` is generated
+//! from it.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,18 +26,18 @@ const CLUSTERS: [(&str, &Containerd); 6] = [
     ("1.35", &containerd::TWO),
     ("1.34", &containerd::ONE),
 ];
-/// Those in a machine with cgroup v2, each with the runtime that its nodes usually run.
+/// Clusters in a machine with cgroup v2, each with its default runtime.
 const CLUSTERS_ON_CGROUP2: [(&str, Driver); 3] =
     [("1.36", Driver::Cgroupfs), ("1.36", Driver::Systemd), ("1.36-as-1.34", Driver::Systemd)];
 /// The daemon alone in such a machine.
 const CGROUP2: &str = "cgroup2";
-/// A clone, and what README says.
+/// The demo, and the first pages that README names.
 const DEMO: &str = "demo";
 /// The programs for arm64, which are emulated.
 const ARM64: &str = "arm64";
-/// The daemon and a container runtime beside systemd there.
+/// The daemon and a container runtime in such a machine with systemd.
 const SYSTEMD: &str = "cgroup2+systemd";
-/// What runs on platforms where not all tests do, and on those of them without the resize API.
+/// Tests of platforms that cannot run all tests: with and without the resize API.
 const A_FEW: &str = "tests/e2e, one of each mechanism";
 const A_FEW_WITHOUT_RESIZE: &str = "tests/e2e, a restart and a resize by the daemon";
 
@@ -54,12 +55,13 @@ pub(crate) struct Args {
     platforms: Vec<String>,
 }
 
-/// One of them.
+/// A platform.
 #[derive(Clone, Copy, Debug)]
 enum One {
     Cluster(Platform),
-    /// A cluster of the first kind, with two versions of pitstop: side by side, or one after the other.
+    /// The default cluster, with two versions of pitstop side by side.
     Beside(Older),
+    /// The same, one after the other.
     Downgrade,
     /// The cluster of `make demo`.
     Demo,
@@ -81,7 +83,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let mut good = 0;
     for one in &chosen {
         let step = Step::begin(format!("the tests on {}", one.name()));
-        // One that cannot be run keeps no other from it.
+        // A platform that cannot run does not keep others from running.
         let tally = one.test(root, &images).unwrap_or_else(|error| {
             note(format!("{error:#}"));
             Tally { failed: 1, ..Tally::default() }
@@ -102,7 +104,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(if good == chosen.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What the tests on a cluster need, and the images.
+/// Prepares for tests on a cluster, and builds the images.
 fn prepared(root: &Path) -> Result<Vec<Built>> {
     lab::require()?;
     debian::ensure(&["jq"], "the tests on a cluster")?;
@@ -110,7 +112,7 @@ fn prepared(root: &Path) -> Result<Vec<Built>> {
     image::build(root, false)
 }
 
-/// The cluster that commands start where nothing else is asked for.
+/// The cluster that commands start by default.
 fn usual() -> One {
     One::Cluster(Kubernetes::default().into())
 }
@@ -139,7 +141,7 @@ fn chosen(asked: &[String]) -> Result<Vec<One>> {
     Ok(all.into_iter().filter(|one| asked.is_empty() || asked.contains(&one.name())).collect())
 }
 
-/// The commit that is tested, if the checkout is one. What is recorded itself is no change.
+/// The tested commit. None if files other than the record have uncommitted changes.
 fn commit(root: &Path) -> Result<Option<String>> {
     let git = |args: &[&str]| Cmd::new("git").args(args).dir(root).read();
     let changes = git(&["status", "--porcelain", "--", ":!docs/support.json", ":!docs/support.md"])?;
@@ -201,7 +203,7 @@ impl One {
         }
     }
 
-    /// What is recorded of it.
+    /// The record of a run.
     fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
         Ok(Ran {
             platform: self.name(),
@@ -214,7 +216,7 @@ impl One {
         })
     }
 
-    /// What runs on it.
+    /// Description of its tests.
     fn tests(self) -> &'static str {
         match self {
             Self::Cluster(Platform { kubernetes, .. }) => {
@@ -236,7 +238,7 @@ impl One {
         }
     }
 
-    /// What it consists of.
+    /// Versions of its parts.
     fn versions(self, root: &Path) -> Result<String> {
         let usual = Kubernetes::default().into();
         let runtime = || anyhow::Ok(format!("containerd {}, {}", containerd::ONE.version(root)?, runc()?));
@@ -262,9 +264,9 @@ impl One {
     }
 }
 
-/// What somebody new does: the demo, and what the pages show, on its cluster.
+/// Steps of a new user: the demo, and the commands of the first pages on its cluster.
 fn demonstrated(root: &Path) -> Result<Tally> {
-    // A fresh one: the demo takes one that runs.
+    // Start fresh: the demo would use a running cluster.
     demo::down(root)?;
     let told = demo::run(root).map(|()| newcomer(root, Kubernetes::default().into()));
     demo::down(root)?;
@@ -275,7 +277,7 @@ fn tally(cgroup2::Count { passed, failed }: cgroup2::Count) -> Tally {
     Tally { passed, failed, ..Tally::default() }
 }
 
-/// Of what a cluster consists of.
+/// Versions of a cluster's parts.
 fn versions(root: &Path, Platform { kubernetes, runtime }: Platform) -> Result<String> {
     Ok(format!(
         "Kubernetes {}, containerd {}, {}",

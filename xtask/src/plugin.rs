@@ -1,5 +1,5 @@
-//! `cargo xtask plugin`: `kubectl-pitstop` as users get it, under `target/plugin`: a static program in an archive for each
-//! processor, and the manifest that krew installs it by.
+//! `cargo xtask plugin`: `kubectl-pitstop` for users, under `target/plugin`: an archive with a static program for
+//! each processor, and krew's manifest.
 //!
 //! The same sources give the same bytes, as for the images.
 
@@ -13,15 +13,15 @@ use crate::image::{AMD64, ARM64, Entry, Target, compressed, program, sha256};
 use crate::progress::{Step, note};
 use crate::workspace::{self, Files, VERSION, shown};
 
-/// The program, and the package that it is of.
+/// The program and its package.
 pub(crate) const NAME: &str = "kubectl-pitstop";
-/// What the program has at most, in bytes: people fetch it.
+/// Maximum size of the program in bytes: users download it.
 const AT_MOST: usize = 12_000_000;
-/// What krew wants beside the program.
+/// File that krew requires beside the program.
 const LICENSE: &str = "LICENSE";
 const MANIFEST: &str = "pitstop.yaml";
 
-/// Where users get it.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The folder on the web in which the archives will lie: `https://…`. With it, krew's manifest is written, too.
@@ -52,7 +52,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The archives by their names, and with the web's folder the manifest.
+/// The archives by file name, and the manifest if `url` is given.
 pub(crate) fn files(root: &Path, url: Option<&str>) -> Result<Files> {
     let mut files = Files::new();
     let license = fs::read(root.join(LICENSE)).context("cannot read LICENSE")?;
@@ -82,7 +82,7 @@ fn require_small(bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// What krew unpacks, compressed; nothing of the clock or of the machine goes in.
+/// The compressed archive that krew unpacks, with nothing of the clock or of the machine.
 fn archive(program: &[u8], license: &[u8]) -> Result<Vec<u8>> {
     let files = [Entry::executable(NAME, program), Entry::file(LICENSE, license)];
     compressed(files.into_iter())
@@ -106,7 +106,7 @@ impl Built {
     }
 }
 
-/// As <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/> describes it.
+/// Krew's manifest, as described in <https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/>.
 fn manifest(url: &str, built: &[Built]) -> Value {
     json!({
         "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
@@ -171,7 +171,7 @@ mod tests {
         ];
         assert_eq!(of(&platforms[0]), ("amd64".to_owned(), uri("amd64"), sums[0].to_owned()));
         assert_eq!(of(&platforms[1]), ("arm64".to_owned(), uri("arm64"), sums[1].to_owned()));
-        // Krew takes a name without `kubectl-`, and the program's with it.
+        // Krew's name has no `kubectl-`, but the program's name has.
         assert_eq!((&manifest["metadata"]["name"], &platforms[0]["bin"]), (&json!("pitstop"), &json!(NAME)));
     }
 

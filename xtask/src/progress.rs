@@ -1,11 +1,11 @@
-//! Says on standard error what is being done, and how long it took.
+//! Prints on standard error which step runs, and how long it took.
 
 use std::time::{Duration, Instant};
 
 /// How long a silent command may run before a sign of life is printed.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// A step that was announced.
+/// An announced step.
 pub(crate) struct Step {
     name: String,
     start: Instant,
@@ -30,7 +30,7 @@ pub(crate) fn note(text: impl AsRef<str>) {
     eprintln!("    {}", text.as_ref());
 }
 
-/// A duration for people.
+/// A duration as text.
 pub(crate) fn seconds(elapsed: Duration) -> String {
     if elapsed < Duration::from_secs(90) {
         format!("{:.1} s", elapsed.as_secs_f64())

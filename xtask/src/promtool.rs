@@ -1,5 +1,5 @@
-//! promtool, Prometheus' own judge of alerts, for `tests/manifests`. Its package is not installed, which would start a
-//! Prometheus: the program is unpacked under `target`.
+//! promtool, Prometheus' own checker of alerts, for `tests/manifests`. The program is unpacked under `target`:
+//! installing its package would start a Prometheus.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::sh::{Cmd, is_installed};
 
 /// Debian's package with the program.
 const PACKAGE: &str = "prometheus";
-/// Where it is, in the package.
+/// Path of the program in the package.
 const PROGRAM: &str = "usr/bin/promtool";
 
 /// Makes sure that the tests find it: under `target/tools`, or on the machine. The package is fetched once.

@@ -18,7 +18,7 @@ const HEADER: &str = "\
 
 ";
 
-/// Writes the generated code, or with `check` fails when the committed code is not what would be written.
+/// Writes the generated code, or with `check` fails if the committed code differs.
 pub(crate) fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
     let wanted = render(&root.join(PROTO)).with_context(|| format!("generating code from {PROTO}"))?;
     let path = root.join(GENERATED);
@@ -43,7 +43,7 @@ fn render(proto: &Path) -> anyhow::Result<String> {
     tonic_prost_build::configure()
         // A client only: the production crate must not be able to serve.
         .build_server(false)
-        // `connect` functions that hide the choice of channel are not wanted: `pitstop_cri::connect` is ours.
+        // No `connect` functions, which hide the choice of channel: `pitstop_cri::connect` is ours.
         .build_transport(false)
         // Ordered maps: the same answer prints and iterates the same way every time.
         .btree_map(".")

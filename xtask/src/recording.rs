@@ -1,7 +1,7 @@
-//! `cargo xtask recording`: the frames of `kubectl pitstop status --watch --frames FILE` as a picture that moves.
+//! `cargo xtask recording`: draws the frames of `kubectl pitstop status --watch --frames FILE` as an animated SVG.
 //!
-//! An SVG with a style of its own, so that it moves where pages show it as an image, and nothing else is fetched. The frames
-//! stand side by side in a strip, which jumps from one to the next at the times of the recording.
+//! The SVG has a style of its own, so that it moves when pages show it as an image, without further downloads. The
+//! frames lie side by side in a strip, which jumps from one to the next at the times of the recording.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-/// Of what, and where to.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// What `kubectl pitstop status --watch --frames` has written.
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     picture: PathBuf,
 }
 
-/// One frame; what else is told of it, the picture does not need.
+/// One frame, with the fields that the picture needs.
 #[derive(Debug, Deserialize)]
 struct Frame {
     /// Milliseconds since the first one.
@@ -33,7 +33,7 @@ struct Frame {
 const LAST: u64 = 4_000;
 /// A character's width and a line's height, in pixels.
 const CELL: (usize, usize) = (8, 18);
-/// Around the text, in pixels.
+/// Border around the text, in pixels.
 const BORDER: usize = 14;
 
 /// The command.
@@ -93,7 +93,7 @@ fn drawn(frames: &[Frame]) -> String {
     svg
 }
 
-/// Most lines are in many frames: each is written once. Gives their numbers.
+/// Writes each line once, since most are in many frames. Returns their numbers.
 fn defined<'a>(frames: &'a [Frame], svg: &mut String) -> BTreeMap<&'a str, usize> {
     let mut lines = BTreeMap::new();
     svg.push_str("<defs>\n");
@@ -108,7 +108,7 @@ fn defined<'a>(frames: &'a [Frame], svg: &mut String) -> BTreeMap<&'a str, usize
     lines
 }
 
-/// As text of XML.
+/// The line, escaped for XML.
 fn escaped(line: &str) -> String {
     line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

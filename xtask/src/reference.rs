@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-/// One page per kind, by its file's name. `command` is what writes them.
+/// One page per kind, by file name. `command` writes them.
 pub(crate) fn pages(command: &str) -> Result<BTreeMap<String, String>> {
     pitstop_api::crds()
         .iter()
@@ -68,7 +68,7 @@ fn kind(field: &Value) -> String {
     if at(field, "items").is_null() { of(field) } else { format!("list of {}", of(at(field, "items"))) }
 }
 
-/// What a field means, and its bounds.
+/// Description of a field, with its bounds.
 fn described(field: &Value) -> String {
     let mut parts = vec![text(field)];
     let allowed: Vec<String> = at(field, "enum")

@@ -1,4 +1,4 @@
-//! Runs other programs, and says clearly what went wrong with them.
+//! Runs other programs, and reports their failures clearly.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ const TAIL: usize = 30;
 pub(crate) struct Cmd {
     command: Command,
     line: String,
-    /// How long it may take where its lines are read.
+    /// Time limit of [`each_line`](Self::each_line). None: no limit.
     limit: Option<Duration>,
 }
 
@@ -32,8 +32,8 @@ impl Cmd {
 
     /// The cargo that runs this.
     ///
-    /// It is not told what cargo told this program about itself: build scripts that ask for such variables
-    /// (ring's does) would run again whenever plain `cargo` and `cargo xtask` take turns.
+    /// It does not get cargo's variables about this program: build scripts that read such variables (ring's does)
+    /// would run again whenever plain `cargo` and `cargo xtask` alternate.
     pub(crate) fn cargo() -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -72,13 +72,13 @@ impl Cmd {
         self
     }
 
-    /// Has [`each_line`](Self::each_line) end it after so long, which is an error.
+    /// Sets a time limit, at which [`each_line`](Self::each_line) kills the program and fails.
     pub(crate) fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// Runs with the terminal's input and output, and gives the way it ended.
+    /// Runs with the terminal's input and output, and returns the exit status.
     pub(crate) fn status(mut self) -> Result<ExitStatus> {
         self.command.status().with_context(|| cannot_run(&self.line))
     }
@@ -93,7 +93,7 @@ impl Cmd {
         Ok(())
     }
 
-    /// Runs and gives what was printed. The error repeats the end of the program's standard error.
+    /// Runs and returns standard output. The error repeats the end of the program's standard error.
     pub(crate) fn read(mut self) -> Result<String> {
         let output = self.command.stdin(Stdio::null()).output().with_context(|| cannot_run(&self.line))?;
         if !output.status.success() {
@@ -107,7 +107,7 @@ impl Cmd {
             .with_context(|| format!("`{}` printed something other than text", self.line))
     }
 
-    /// Runs with standard error on the terminal and gives what was printed.
+    /// Runs with standard error on the terminal, and returns standard output.
     pub(crate) fn read_loud(mut self) -> Result<String> {
         let output = self
             .command
@@ -122,7 +122,7 @@ impl Cmd {
             .with_context(|| format!("`{}` printed something other than text", self.line))
     }
 
-    /// Runs a program whose lines matter only when it fails, with a sign of life now and then.
+    /// Runs and shows the last lines only in an error. Prints a sign of life now and then.
     pub(crate) fn run_quiet(self) -> Result<()> {
         let line = self.line.clone();
         let mut tail = Vec::new();
@@ -151,8 +151,8 @@ impl Cmd {
         Ok(())
     }
 
-    /// Runs and hands over each line, end of line included, of standard output and standard error in the
-    /// order in which they were written; `None` when nothing was written for a while.
+    /// Runs and passes each line of standard output and standard error to `visit`, in the order of writing, with its
+    /// line end. None: no output for a while.
     pub(crate) fn each_line(mut self, mut visit: impl FnMut(Option<&[u8]>)) -> Result<ExitStatus> {
         let (reader, writer) = std::io::pipe().context("no pipe")?;
         self.command.stdin(Stdio::null()).stdout(writer.try_clone().context("no pipe")?).stderr(writer);
@@ -200,12 +200,12 @@ impl Cmd {
 /// Whether a program is on the PATH.
 pub(crate) fn is_installed(program: &str) -> bool {
     let Some(path) = std::env::var_os("PATH") else { return false };
-    // Debian keeps some tools of the administrator where a user's PATH does not lead.
+    // Debian keeps some administrator's tools outside a user's PATH.
     let sbin = ["/usr/sbin".into(), "/sbin".into()];
     std::env::split_paths(&path).chain(sbin).any(|dir| dir.join(program).is_file())
 }
 
-/// The exit code to pass on; a program that a signal ended counts as 1.
+/// The exit code to pass on; 1 if a signal ended the program.
 pub(crate) fn exit_code(status: ExitStatus) -> std::process::ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     std::process::ExitCode::from(code)
@@ -222,7 +222,7 @@ fn append_tail(message: &mut String, lines: &[String]) {
     }
 }
 
-/// An argument as it would be typed.
+/// An argument as typed in a shell.
 fn word(arg: &OsStr) -> String {
     let text = arg.to_string_lossy();
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);

@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: the pages as a website under `target/docs`, made by mdBook. Its contents are those of `docs/README.md`.
+//! `cargo xtask docs`: builds the pages as a website under `target/docs` with mdBook. The table of contents is from
+//! `docs/README.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,9 +14,9 @@ use crate::tools::Tool;
 use crate::workspace::shown;
 
 const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", ask: &["--version"] };
-/// What the pages are, and lead to, as `git ls-files` takes it.
+/// Pages, and files that they link to, as `git ls-files` takes them.
 const SOURCES: [&str; 4] = ["*.md", "docs", "LICENSE", ":!.github"];
-/// The page that names all others.
+/// The page with the table of contents.
 const CONTENTS: &str = "docs/README.md";
 const BOOK: &str = "[book]\ntitle = \"pitstop\"\nsrc = \"src\"\n\n[build]\nbuild-dir = \"book\"\n\n\
                     [output.html]\nno-section-label = true\n\n[output.html.fold]\nenable = true\n\n\
@@ -50,7 +51,7 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// mdBook makes `index.html` of `README.md`, and leaves links to it as they are.
+/// Copies a file. mdBook makes `index.html` of `README.md`, but does not change links to it.
 fn copy(root: &Path, sources: &Path, file: &str) -> Result<()> {
     let content = fs::read(root.join(file)).with_context(|| format!("cannot read {file}"))?;
     match String::from_utf8(content) {
@@ -64,7 +65,7 @@ fn is_page(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "md")
 }
 
-/// The links to pages of that name lead to the new one; those of other sites stay.
+/// Changes links to `README.md` to the new name, except those to other sites.
 fn relinked(text: &str) -> String {
     let mut parts = text.split("](");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -85,8 +86,8 @@ fn write(path: &Path, content: &[u8]) -> Result<()> {
     fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// mdBook's table of contents: each link of the page with the contents, below the line that ends in a colon before it, and at the
-/// end the pages that it does not name.
+/// mdBook's table of contents: each link of `contents`, below the last line before it that ends in a colon. Pages
+/// without a link come at the end.
 fn summary(
     contents: &str,
     pages: BTreeSet<String>,
@@ -144,8 +145,8 @@ fn title(text: &str, page: &str) -> String {
     text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(page).to_owned()
 }
 
-/// Every link and every picture on the website is a place in a file of it, or on the web. Sources that pages lead to are taken
-/// from the checkout.
+/// Fails unless every link and picture of the website leads to an existing place in it, or to the web. Copies linked
+/// sources from the checkout.
 fn check(root: &Path, book: &Path) -> Result<()> {
     let mut pages = BTreeMap::new();
     let mut folders = vec![book.to_owned()];
@@ -188,7 +189,7 @@ fn check(root: &Path, book: &Path) -> Result<()> {
     if broken.is_empty() { Ok(()) } else { bail!("links that lead nowhere:\n{}", broken.join("\n")) }
 }
 
-/// What a page leads to, or shows, on its own site.
+/// Targets of a page's links and pictures on its own site.
 fn targets(html: &str) -> impl Iterator<Item = &str> {
     ["href=\"", "src=\""]
         .into_iter()

@@ -1,4 +1,4 @@
-//! `docs/support.md`: what has run on which platform, from the record that `cargo xtask platforms` keeps in
+//! `docs/support.md`: results of each platform, from the record that `cargo xtask platforms` keeps in
 //! `docs/support.json`.
 
 use std::fs;
@@ -10,25 +10,25 @@ use serde::{Deserialize, Serialize};
 const RECORD: &str = "docs/support.json";
 const PAGE: &str = "docs/support.md";
 
-/// What ran on one platform, the last time.
+/// The last run on one platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Ran {
     /// The platform's name, as the command takes it.
     pub(crate) platform: String,
-    /// The versions of what it consists of.
+    /// Versions of its parts.
     pub(crate) versions: String,
-    /// What ran there.
+    /// Description of the tests.
     pub(crate) tests: String,
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     /// The day: `2026-11-29`.
     pub(crate) date: String,
-    /// Of pitstop.
+    /// Commit of pitstop.
     pub(crate) commit: String,
 }
 
-/// What the page says besides: what does not run here, and why.
+/// Platforms that are not tested here, and why.
 const NOT_RUN: [(&str, &str); 5] = [
     (
         "CRI-O",
@@ -50,7 +50,7 @@ const NOT_RUN: [(&str, &str); 5] = [
     ),
 ];
 
-/// Adds to the record, in place of what ran on the same platform before, and writes the page.
+/// Records a run in place of the last one on the same platform, and writes the page.
 pub(crate) fn add(root: &Path, ran: Ran) -> Result<()> {
     let mut all = read(root)?;
     match all.iter_mut().find(|one| one.platform == ran.platform) {
@@ -62,7 +62,7 @@ pub(crate) fn add(root: &Path, ran: Ran) -> Result<()> {
     generate(root, false)
 }
 
-/// Writes the page from the record, or only says whether it is current.
+/// Writes the page from the record. With `check`, fails unless it is current.
 pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
     let text = page(&read(root)?);
     let found = fs::read_to_string(root.join(PAGE)).unwrap_or_default();

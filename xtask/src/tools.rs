@@ -1,4 +1,4 @@
-//! Programs of others that commands run: each in one version, since another one judges otherwise.
+//! External programs that commands run, each in a fixed version, since another version judges otherwise.
 
 use std::path::{Path, PathBuf};
 
@@ -9,15 +9,15 @@ use crate::sh::Cmd;
 
 /// A crate that is a program.
 pub(crate) struct Tool {
-    /// Its name, which is the program's.
+    /// Name of the crate and of its program.
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// What makes it tell its version.
+    /// Arguments to print its version.
     pub(crate) ask: &'static [&'static str],
 }
 
 impl Tool {
-    /// Our own copy under `target/tools`, made at the first call and kept.
+    /// Path of our own copy under `target/tools`. The first call installs it.
     pub(crate) fn installed(&self, root: &Path) -> Result<PathBuf> {
         let Self { name, version, ask } = self;
         let folder = root.join("target/tools");
@@ -27,8 +27,8 @@ impl Tool {
         if !is_there {
             let step =
                 Step::begin(format!("installing {name} {version} into target/tools (some minutes, once)"));
-            // What such a program does itself is little: what optimizing would save there is less than what it takes. Nobody
-            // looks for its faults.
+            // Not optimized: that would take longer than it saves, since the program does little itself. No debug
+            // information: nobody debugs it.
             Cmd::cargo()
                 .env("CARGO_PROFILE_DEV_DEBUG", "none")
                 .args(["install", "--debug", "--locked", "--quiet", name, "--version", version])

@@ -1,4 +1,4 @@
-//! Where things are in the checkout.
+//! Paths in the checkout.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +15,15 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// A member of the workspace that no other workspace has.
 const MEMBER: &str = "xtask";
 
-/// The root of the checkout that `cargo xtask` was called in.
+/// The root of the checkout in which `cargo xtask` was called.
 ///
-/// Found from the folder that it was called in, not from the one that it was compiled in: checkouts may share a
-/// `target`, and a checkout that was moved or copied with its own still means itself.
+/// Found from the folder of the call, not from that of the compilation: checkouts may share a `target`, and a
+/// checkout may be moved or copied with its own.
 pub(crate) fn root() -> Result<PathBuf> {
     root_above(&std::env::current_dir().context("there is no current folder")?)
 }
 
-/// The folder of the workspace that a folder lies in.
+/// The root of the workspace that contains a folder.
 fn root_above(folder: &Path) -> Result<PathBuf> {
     let found = folder.ancestors().find(|above| is_root(&above.join("Cargo.toml")));
     found.map(Path::to_path_buf).with_context(|| {
@@ -55,7 +55,7 @@ pub(crate) fn shown<'a>(root: &Path, path: &'a Path) -> std::path::Display<'a> {
 /// Files by their names.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Writes files into a folder, which is made.
+/// Writes files into a folder, and creates the folder.
 pub(crate) fn write(folder: &Path, files: &Files) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (name, content) in files {
@@ -65,7 +65,7 @@ pub(crate) fn write(folder: &Path, files: &Files) -> Result<()> {
     Ok(())
 }
 
-/// Puts the sources of a commit into a folder, which is made.
+/// Unpacks the sources of a commit into a folder, and creates the folder.
 pub(crate) fn sources(root: &Path, commit: &str, to: &Path) -> Result<()> {
     let scratch = tempfile::tempdir().context("no folder for the sources")?;
     let archive = scratch.path().join("sources.tar");
@@ -81,10 +81,10 @@ pub(crate) fn sources(root: &Path, commit: &str, to: &Path) -> Result<()> {
         .with_context(|| format!("the sources of {commit} cannot be put into {}", to.display()))
 }
 
-/// Cargo, which builds one test of the crates, and along with it the programs of its package; it tells of them in JSON.
+/// Cargo command that builds one test of the crates and the programs of its package, and reports them in JSON.
 ///
-/// With the choice of packages that `cargo xtask test` makes, so that what comes from elsewhere is there: for another one,
-/// or without what tests need, cargo builds much of it once more.
+/// Selects the same packages as `cargo xtask test`, so that dependencies are already built. For another selection, or
+/// without what tests need, cargo builds many of them again.
 pub(crate) fn programs_of_test(root: &Path, test: &str) -> Cmd {
     Cmd::cargo()
         .args(["test", "--no-run", "--locked", "--quiet", "--workspace", "--exclude", "pitstop-e2e"])
@@ -92,7 +92,7 @@ pub(crate) fn programs_of_test(root: &Path, test: &str) -> Cmd {
         .dir(root)
 }
 
-/// Whether a continuous-integration machine runs this: what is missing there is a failure, not a skip.
+/// Whether this runs in continuous integration, where a missing requirement is a failure, not a skip.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
@@ -114,7 +114,7 @@ mod tests {
         );
 
         fs::write(root.join("Cargo.toml"), "[workspace]\nmembers = [\"api\", \"xtask\"]\n").unwrap();
-        // Neither a crate of it nor a workspace in it.
+        // Neither a crate of the workspace nor a workspace in it is the root.
         fs::write(root.join("tests/Cargo.toml"), "[workspace]\nmembers = [\"fuzz\"]\n").unwrap();
         fs::write(root.join("tests/sim/Cargo.toml"), "[package]\nname = \"xtask\"\n").unwrap();
         for folder in [&inner, &root] {

@@ -12,19 +12,19 @@ use crate::lab::{self, with_cluster};
 use crate::progress::Step;
 use crate::sh::Cmd;
 
-/// All scenarios; `tests/bench/src/scale/sizes.rs` says what they are.
+/// All scenarios; `tests/bench/src/scale/sizes.rs` describes them.
 const SCENARIOS: [&str; 6] = ["cluster", "queue", "spread", "hostile", "roll", "unrolled"];
-/// The crates, and the programs in them: what is measured, and what measures.
+/// Crates, and names of their programs: the measured one, and the benchmark.
 const CONTROLLER: &str = "pitstop-controller";
 const BENCH: &str = "pitstop-bench";
 
-/// The command: the scenarios that are named, or all, and flags for their sizes.
+/// The command. `args`: names of scenarios (none: all), then flags for their sizes.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     lab::require()?;
     let (scenarios, flags) = chosen(args);
     let step =
         Step::begin("building the controller and the benchmark (about 8 minutes when nothing is built yet)");
-    // Together: the benchmark depends on little that the controller does not.
+    // Built together: the benchmark has few dependencies that the controller does not have.
     let programs = image::programs(root, &image::AMD64, &[CONTROLLER, BENCH], &[], false)?;
     let built = |name: &str| programs.get(name).with_context(|| format!("{name} was not built"));
     let (controller, bench) = (built(CONTROLLER)?, built(BENCH)?);
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The scenarios that stand at the beginning, or all, and the rest of the arguments.
+/// The scenarios at the start of the arguments (none: all), and the remaining arguments.
 fn chosen(args: &[String]) -> (Vec<&str>, &[String]) {
     let named = args.iter().take_while(|arg| SCENARIOS.contains(&arg.as_str())).count();
     let (scenarios, flags) = args.split_at_checked(named).unwrap_or((&[], args));

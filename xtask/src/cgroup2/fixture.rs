@@ -1,4 +1,4 @@
-//! What the files of a machine with cgroup v2 held, as the daemon's tests have it.
+//! Fixture of the daemon's tests: contents of the files of a machine with cgroup v2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::workspace::shown;
 
-/// How many differences are told.
+/// Maximum number of differences in the error.
 const MOST: usize = 8;
 
 fn path(root: &Path) -> PathBuf {
     root.join("daemon/src/cgroup/fixtures/v2.json")
 }
 
-/// Writes what was found.
+/// Writes a record as the fixture, and returns its path.
 pub(super) fn write(root: &Path, found: &Value) -> Result<PathBuf> {
     if found.get("states").is_none() {
         bail!("the machine recorded nothing");
@@ -26,7 +26,7 @@ pub(super) fn write(root: &Path, found: &Value) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Fails unless what was found has the same states, files and values as what was recorded, counters aside.
+/// Fails unless `found` has the same states, files and values as the fixture. Ignores counters.
 pub(super) fn compare(root: &Path, found: &Value) -> Result<()> {
     let path = path(root);
     let shown = shown(root, &path);
@@ -49,7 +49,7 @@ pub(super) fn compare(root: &Path, found: &Value) -> Result<()> {
     )
 }
 
-/// A record without the kernel's version, and with names alone where the values are counters.
+/// A record without the kernel's version. Counters keep their names, but no values.
 fn settled(record: &Value) -> Value {
     let mut record = record.clone();
     if let Some(record) = record.as_object_mut() {
@@ -79,7 +79,7 @@ fn settled_text(path: &str, text: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or_default();
     match name {
         "memory.current" => "a number".to_owned(),
-        // How often a limit was met; kills are in what was read.
+        // Counts of how often a limit was reached. The record's `read` has the kills.
         "memory.events" | "memory.stat" => {
             let names = text.lines().map(|line| line.split(' ').next().unwrap_or_default());
             names.collect::<Vec<_>>().join(" ")
@@ -88,7 +88,7 @@ fn settled_text(path: &str, text: &str) -> String {
     }
 }
 
-/// Where two differ.
+/// Collects the differences of two records.
 fn differ(at: &str, recorded: &Value, found: &Value, differences: &mut Vec<String>) {
     if let (Value::Object(recorded), Value::Object(found)) = (recorded, found) {
         let gone = recorded.keys().filter(|key| !found.contains_key(*key));

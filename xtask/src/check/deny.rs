@@ -1,6 +1,6 @@
-//! `cargo deny` with `deny.toml`: licences, sources, versions that are there twice, crates we will not have.
+//! `cargo deny` with `deny.toml`: licences, sources, duplicate versions, unwanted crates.
 //!
-//! Advisories are not asked for: their database comes from the network.
+//! Does not check advisories: their database comes from the network.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", ask: &["--versi
 pub(super) fn check(root: &Path) -> Result<()> {
     Cmd::new(DENY.installed(root)?)
         .args(["--workspace", "--locked", "--all-features", "check", "--hide-inclusion-graph"])
-        // What deny.toml excuses and is no longer there to be excused.
+        // Fail on exceptions in deny.toml that are no longer needed.
         .args(["-D", "unmatched-skip", "-D", "unnecessary-skip", "-D", "unused-wrapper"])
         .args(["bans", "licenses", "sources"])
         .dir(root)

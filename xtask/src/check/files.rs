@@ -1,4 +1,4 @@
-//! The files of the checkout, and the law that none is long.
+//! The files of the checkout, and the law about their length.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::shown;
 
-/// A file with more lines has more than one concern.
+/// Maximum number of lines. A longer file has more than one concern.
 const MOST_LINES: usize = 500;
 
-/// Every file of the checkout in order, without what is built or belongs to git.
+/// Every file of the checkout, sorted, without `target` and `.git`.
 pub(super) fn all(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];

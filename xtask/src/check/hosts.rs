@@ -1,5 +1,5 @@
-//! The law that no file names a package registry: where packages come from is the business of the machine
-//! that builds, which may have its own mirror.
+//! The law that no file names a package registry. Each build machine chooses its source of packages, which may be its
+//! own mirror.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::cluster;
 use crate::sh::is_installed;
 use crate::workspace::shown;
 
-/// Written in parts, since the law holds for this file too.
+/// Hosts of registries. Written in parts, since the law applies to this file too.
 const REGISTRIES: [&str; 11] = [
     concat!("index.", "crates.io"),
     concat!("static.", "crates.io"),
@@ -31,7 +31,7 @@ pub(super) fn check(root: &Path) -> Result<()> {
     hosts.extend(mirrors(root));
     let mut named = Vec::new();
     for path in files::all(root)? {
-        // Lock files name where their packages come from in words of their own, judged by cargo deny.
+        // Lock files name the sources of packages in their own form; cargo deny checks them.
         let locked = path.file_name().is_some_and(|name| name == "Cargo.lock");
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         if !locked {
@@ -48,7 +48,7 @@ fn hosts_in<'a>(text: &str, hosts: &'a BTreeSet<String>) -> impl Iterator<Item =
     hosts.iter().map(String::as_str).filter(|host| text.contains(host))
 }
 
-/// The hosts that this machine is set up to take packages from.
+/// Hosts from which this machine is configured to take packages.
 fn mirrors(root: &Path) -> BTreeSet<String> {
     let mut settings = String::new();
     if is_installed("go") {
@@ -71,7 +71,7 @@ fn mirrors(root: &Path) -> BTreeSet<String> {
     urls(&settings)
 }
 
-/// The hosts of all URLs in a text, those left out that every machine has or that hold more than packages.
+/// Hosts of all URLs in a text, except local hosts and hosts that have more than packages.
 fn urls(text: &str) -> BTreeSet<String> {
     let host = |rest: &str| {
         let end = rest.find(|c: char| c == '/' || c == '"' || c == '\'' || c == ',' || c.is_whitespace());

@@ -1,6 +1,6 @@
-//! `cargo xtask check`: all that can be said about the tree without running it on a cluster.
+//! `cargo xtask check`: all checks of the tree that do not run it on a cluster.
 //!
-//! Every step runs, also after one that failed, so that one run tells everything.
+//! Every step runs, even after a failure, so that one run shows all failures.
 
 mod deny;
 mod files;
@@ -20,7 +20,7 @@ use crate::{cluster, crds, protos, sim, support};
 
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
-/// Quick and likely to fail first.
+/// Steps. Quick ones that are likely to fail come first.
 const STEPS: [Step; 12] = [
     ("format of Rust", rustfmt),
     ("format of Go", gofmt),
@@ -90,7 +90,8 @@ fn gofmt(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All but the folder of the program itself, whose few files call the components: for them vet would read all of Kubernetes.
+/// Vets all but the folder of the program itself. Its few files call the components, so vet would read all of
+/// Kubernetes.
 fn vet(root: &Path) -> Result<()> {
     cluster::require_go()?;
     Kubernetes::default().go(root, "vet").args(["./lab/...", "./pause"]).run_quiet()

@@ -1,11 +1,11 @@
-//! The Pod before and after: what was promised, and whether it was kept.
+//! Compares the Pod before and after the restart with the demo's promises.
 
 use pitstop_api::recreate::Phase;
 
 use super::CONTAINER;
 use super::objects::{PodView, RequestView, short};
 
-/// One thing before and after.
+/// One property before and after.
 pub(super) struct Row {
     what: String,
     before: String,
@@ -14,7 +14,7 @@ pub(super) struct Row {
     kept: bool,
 }
 
-/// Compares. `starts` is how often the app had written its start into the shared volume.
+/// Compares. `starts`: numbers of starts that the app has written into the shared volume, before and after.
 pub(super) fn rows(before: &PodView, after: &PodView, starts: (usize, usize)) -> Vec<Row> {
     let same = |what: &str, before: &str, after: &str| Row {
         what: what.to_owned(),
@@ -52,7 +52,7 @@ pub(super) fn rows(before: &PodView, after: &PodView, starts: (usize, usize)) ->
     rows
 }
 
-/// The comparison for people.
+/// The comparison as a table.
 pub(super) fn table(rows: &[Row]) -> String {
     let width =
         |of: fn(&Row) -> &str| rows.iter().map(|row| of(row).chars().count()).max().unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn table(rows: &[Row]) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
-/// What was not kept, if anything.
+/// The broken promises, if any.
 pub(super) fn broken_promises(rows: &[Row], request: &RequestView) -> Option<String> {
     let mut broken: Vec<String> = rows
         .iter()

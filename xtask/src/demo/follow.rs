@@ -1,4 +1,4 @@
-//! Watches the Pod and its request, probes the app, and tells what happens when it happens.
+//! Watches the Pod and its request, probes the app, and prints events as they happen.
 
 use std::io::BufReader;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,19 +13,19 @@ use super::objects::{PodView, RequestView};
 use super::probe::{self, Prober, Route};
 use super::{NAMESPACE, POD, REQUEST};
 
-/// Longest wait for the watches to stand.
+/// Longest wait for the watches to start.
 const START: Duration = Duration::from_secs(15);
 /// Longest wait for the end; above the request's own deadline.
 const END: Duration = Duration::from_secs(90);
-/// `kubectl get --watch` does not say when a watch of nothing stands.
+/// Wait for the watch of requests: `kubectl get --watch` does not report the start of a watch without objects.
 const STANDING: Duration = Duration::from_secs(1);
 
-/// Something that was seen.
+/// An observation.
 enum Sight {
     Pod(PodView),
     Request(RequestView),
     Answer(bool),
-    /// A watch ended: why.
+    /// The end of a watch, with the reason.
     Ended(String),
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Follower {
     _watches: [Running; 2],
 }
 
-/// How long the app was away, by what was seen.
+/// Times of observed changes.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     request: Option<Instant>,
@@ -54,7 +54,7 @@ pub(super) struct Times {
 }
 
 impl Follower {
-    /// Starts to look; nothing is said before the request is there.
+    /// Starts the watches and the probe. Prints nothing before the request exists.
     pub(super) fn start(kubectl: &Kubectl) -> Result<Self> {
         let (sender, seen) = mpsc::channel();
         let pods = watch(kubectl, "pods", sender.clone(), |pod| PodView::read(pod).map(Sight::Pod))?;
@@ -63,7 +63,7 @@ impl Follower {
         })?;
         let route = Route::open(kubectl)?;
         let prober = route.probe(move |at, good| sender.send((at, Sight::Answer(good))).is_ok());
-        // The Pod is there, so that its watch says when it stands; that of the requests was started beside it.
+        // The Pod exists, so its watch reports it when it starts. The watch of requests started at the same time.
         let until = Instant::now() + START;
         let pod = loop {
             match seen.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -77,12 +77,12 @@ impl Follower {
         Ok(Self { seen, pod, route, _prober: prober, _watches: [pods, requests] })
     }
 
-    /// How often the app has written its start into the shared volume.
+    /// Number of starts that the app has written into the shared volume.
     pub(super) fn count_starts(&self) -> Result<usize> {
         Ok(self.route.get("starts.txt")?.lines().count())
     }
 
-    /// Tells what happens until the request is over and the app is back.
+    /// Prints events until the request is over and the app answers again.
     pub(super) fn follow(&mut self) -> Result<Times> {
         let mut story = Story { pod: self.pod.clone(), ..Story::default() };
         let until = Instant::now() + END;
@@ -99,7 +99,7 @@ impl Follower {
     }
 }
 
-/// What is known so far.
+/// The observations so far.
 #[derive(Default)]
 struct Story {
     times: Times,
@@ -108,7 +108,7 @@ struct Story {
 }
 
 impl Story {
-    /// Takes in what was seen and says what is worth saying.
+    /// Adds an observation, and returns the lines to print.
     fn take(&mut self, at: Instant, sight: Sight) -> Result<Vec<String>> {
         let said = match sight {
             Sight::Ended(why) => bail!(why),
@@ -139,7 +139,7 @@ impl Story {
         Ok(said.into_iter().map(|line| format!("{ms:>6}  {line}")).collect())
     }
 
-    /// Whether nothing more is awaited. The app need not have been seen to be away.
+    /// Whether the demo has nothing more to wait for. The probes need not have failed.
     fn over(&self) -> bool {
         let times = &self.times;
         self.request.as_ref().is_some_and(RequestView::over)
@@ -147,7 +147,7 @@ impl Story {
             && (times.silent_since.is_none() || times.answers_again.is_some())
     }
 
-    /// What is awaited.
+    /// What the demo still waits for.
     fn missing(&self) -> String {
         match &self.request {
             None => format!("request {REQUEST} did not appear"),
@@ -181,7 +181,7 @@ impl Times {
         }
     }
 
-    /// How long the app was away, for people.
+    /// How long the app was away, as text.
     pub(super) fn away(&self) -> String {
         let between = |from: Option<Instant>, to: Option<Instant>| {
             Some(to?.saturating_duration_since(from?).as_millis())
@@ -219,7 +219,7 @@ fn watch(
         let changes = serde_json::Deserializer::from_reader(BufReader::new(stdout)).into_iter::<Change>();
         let why =
             read(changes, &seen, sight).map_or_else(|error| format!("{error:#}"), |()| "it ended".to_owned());
-        // Nobody listens any more when the demo is over.
+        // The send fails if the demo is over.
         let _ = seen.send((Instant::now(), Sight::Ended(format!("the watch of {kind}: {why}"))));
     });
     Ok(running)

@@ -1,11 +1,11 @@
-//! A sign of life now and then while something runs that prints nothing for long.
+//! Prints signs of life while a step prints nothing for a long time.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Instant;
 
 use crate::progress::{HEARTBEAT, note, seconds};
 
-/// Runs, and says every few seconds that it still does.
+/// Runs a step, and prints a sign of life every few seconds.
 pub(super) fn with_heartbeat<T>(what: &'static str, run: impl FnOnce() -> T) -> T {
     let (running, ended) = mpsc::channel();
     let beat = std::thread::spawn(move || {
@@ -16,7 +16,7 @@ pub(super) fn with_heartbeat<T>(what: &'static str, run: impl FnOnce() -> T) -> 
     });
     let result = run();
     drop::<Sender<()>>(running);
-    // It only prints.
+    // A panic does not matter: the thread only prints.
     let _ = beat.join();
     result
 }

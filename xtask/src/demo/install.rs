@@ -1,4 +1,4 @@
-//! Puts pitstop into the cluster, as `kubectl apply -k` does for anyone.
+//! Installs pitstop with `kubectl apply -k`, as users do.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! kubectl of the cluster.
+//! The cluster's kubectl.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::sh::Cmd;
 
-/// How long something that comes by itself is tried again for.
+/// Longest time of retries for an object that Kubernetes creates by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// kubectl with the administrator's rights, called in the root of the checkout.
@@ -43,12 +43,12 @@ impl Kubectl {
         Cmd::new(&self.program).env("KUBECONFIG", &self.kubeconfig).dir(&self.root).args(args)
     }
 
-    /// Runs; what is printed matters only when it fails.
+    /// Runs kubectl. Shows its output only in an error.
     pub(super) fn quiet<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<()> {
         self.command(args).run_quiet()
     }
 
-    /// As `quiet`, again and again for a while as long as the error speaks of something that will come.
+    /// Like `quiet`, but retries for up to [`PATIENCE`] while the error contains `awaited`.
     pub(super) fn retry(&self, args: &[&str], awaited: &str) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -61,18 +61,18 @@ impl Kubectl {
         }
     }
 
-    /// Runs and gives what was printed.
+    /// Runs kubectl and returns its output.
     pub(super) fn read<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String> {
         self.command(args).read()
     }
 
-    /// One object.
+    /// Reads one object.
     pub(super) fn object(&self, namespace: &str, kind: &str, name: &str) -> Result<Value> {
         let text = self.read(["-n", namespace, "get", kind, name, "-o", "json"])?;
         serde_json::from_str(&text).with_context(|| format!("kubectl's {kind} {name} is not understood"))
     }
 
-    /// Starts one that goes on printing.
+    /// Starts a kubectl that keeps printing.
     pub(super) fn spawn<'a>(
         &self,
         args: impl IntoIterator<Item = &'a str>,

@@ -1,5 +1,5 @@
-//! `cargo xtask demo`: a cluster with pitstop in it, a small web app, and a container of it restarted in place,
-//! shown from the real objects. `cargo xtask demo-down` takes it down.
+//! `cargo xtask demo`: starts a cluster with pitstop and a small web app, restarts a container of it in place, and
+//! shows the real objects. `cargo xtask demo-down` takes it down.
 
 mod compare;
 mod follow;
@@ -24,7 +24,7 @@ use crate::{cluster, debian, image};
 
 const FILES: &str = "deploy/demo";
 const NAMESPACE: &str = "pitstop-demo";
-/// The Pod that is worked on, and the container of it that is restarted.
+/// The Pod of the demo, and its container that is restarted.
 const POD: &str = "web";
 const CONTAINER: &str = "app";
 /// The request in `restart.yaml`.
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     if !debian::is_root() {
         bail!("a cluster on this machine needs root: `sudo -E env PATH=\"$PATH\" make demo`");
     }
-    // What is missing is said before anything is built.
+    // Report missing requirements before the long build.
     cluster::install_packages()?;
     cluster::require_go()?;
     let images = with_heartbeat("building images", || image::build(root, false))?;
@@ -68,12 +68,12 @@ fn show(root: &Path, images: &[image::Built]) -> Result<()> {
     Ok(())
 }
 
-/// Starts the web app, fresh.
+/// Starts a fresh web app.
 fn start_app(kubectl: &Kubectl) -> Result<()> {
     let step = Step::begin("starting a web app with a sidecar");
     let file = |name: &str| format!("{FILES}/{name}");
     kubectl.quiet(["apply", "-f", &file("namespace.yaml")])?;
-    // From an earlier demo. The finished requests first: they would speak of a Pod that is gone.
+    // Delete the objects of an earlier demo. Requests first: they would refer to a deleted Pod.
     kubectl.quiet(["-n", NAMESPACE, "delete", "containerrecreaterequests", "--all"])?;
     kubectl.quiet(["-n", NAMESPACE, "delete", "pod", POD, "--ignore-not-found", "--grace-period=1"])?;
     kubectl.retry(&["apply", "-f", &file("app.yaml")], "serviceaccount")?;
@@ -83,7 +83,7 @@ fn start_app(kubectl: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-/// Restarts a container of the web app, shows what happens, and compares.
+/// Restarts a container of the web app, prints events, and compares the Pod.
 fn restart(root: &Path, kubectl: &Kubectl) -> Result<()> {
     let path = root.join(FILES).join("restart.yaml");
     let yaml = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

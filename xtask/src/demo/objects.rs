@@ -1,4 +1,4 @@
-//! What the demo looks at in a Pod and in a request, and what to say about changes.
+//! The fields of a Pod and of a request that the demo shows, and texts for their changes.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct ContainerView {
     pub(super) image: String,
     pub(super) restarts: u64,
     pub(super) running: bool,
-    /// Of the instance that does not run any more.
+    /// Exit code, if the container's state is terminated.
     pub(super) exit_code: Option<i64>,
 }
 
@@ -127,7 +127,7 @@ impl PodView {
         })
     }
 
-    /// What has happened to the Pod.
+    /// Texts for the changes of the Pod.
     pub(super) fn changes(&self, new: &Self) -> Vec<String> {
         let mut said = Vec::new();
         for (name, now) in &new.containers {
@@ -165,12 +165,12 @@ impl RequestView {
         })
     }
 
-    /// Whether it is over, the label included.
+    /// Whether the request is completed and its label no longer says that it is active.
     pub(super) fn over(&self) -> bool {
         self.phase == Some(Phase::Completed) && !self.active
     }
 
-    /// What has happened to the request.
+    /// Texts for the changes of the request.
     pub(super) fn changes(&self, new: &Self) -> Vec<String> {
         let mut said = Vec::new();
         for (name, (phase, killed)) in &new.containers {

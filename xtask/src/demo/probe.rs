@@ -1,4 +1,4 @@
-//! Asks the web app for its page again and again, through the API server's proxy.
+//! Requests the web app's page repeatedly, through the API server's proxy.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,19 +12,19 @@ use anyhow::{Context as _, Result, bail};
 use super::kubectl::{Kubectl, Running};
 use super::{NAMESPACE, POD};
 
-/// How often the page is asked for.
+/// Period of the probes.
 pub(super) const PERIOD: Duration = Duration::from_millis(50);
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A way to the app.
+/// Access to the app.
 pub(super) struct Route {
-    /// `kubectl proxy`, which signs requests.
+    /// `kubectl proxy`, which authenticates requests.
     _proxy: Running,
     address: String,
 }
 
-/// A thread that asks until this is dropped.
+/// A thread that probes until this value is dropped.
 pub(super) struct Prober {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -47,7 +47,7 @@ impl Route {
         get(&self.address, page)
     }
 
-    /// Starts to ask; `tell` learns when each answer was there and whether it was good, and says whether to go on.
+    /// Starts a prober. `tell` gets the time of each answer and whether it was good, and returns whether to continue.
     pub(super) fn probe(&self, tell: impl Fn(Instant, bool) -> bool + Send + 'static) -> Prober {
         let address = self.address.clone();
         let stop = Arc::new(AtomicBool::new(false));
@@ -70,7 +70,7 @@ impl Drop for Prober {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // A thread that broke off has nothing left to stop.
+            // A thread that panicked needs no stop.
             let _ = thread.join();
         }
     }
@@ -86,7 +86,7 @@ fn get(address: &str, page: &str) -> Result<String> {
     body(&answer).map(str::to_owned).with_context(|| format!("GET {path}"))
 }
 
-/// The body of a good answer.
+/// The body of an answer. Fails unless the status is 200.
 fn body(answer: &str) -> Result<&str> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
     let first = head.lines().next().unwrap_or_default();

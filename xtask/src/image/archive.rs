@@ -1,11 +1,12 @@
-//! Writes an image as one archive that every loader takes: an OCI image layout that also carries the
-//! `manifest.json` of `docker save`.
+//! Writes an image as one archive that every loader takes: an OCI image layout that also carries the `manifest.json`
+//! of `docker save`.
 //!
-//! An image for several platforms is an OCI image index under one name, of which a node takes what fits it. Its archive has no
-//! `manifest.json`, which has no platforms: a loader that knows nothing else would take a program of the wrong processor.
+//! An image for several platforms is an OCI image index under one name, from which a node takes the matching image.
+//! Its archive has no `manifest.json`, which has no platforms: a loader that reads only this file would take a
+//! program for the wrong processor.
 //!
-//! The same input gives the same bytes: nothing of the clock, the machine or the user goes in, and
-//! everything has a fixed order.
+//! The same input gives the same bytes: the archive has a fixed order, and nothing of the clock, the machine or the
+//! user.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -21,25 +22,25 @@ const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 // Not compressed: another compressor would give other bytes, and static binaries shrink to a third at best.
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// What an image is: files on an empty root for each platform, and how to start one of them.
+/// Contents of an image: files on an empty root for each platform, and the program to start.
 pub(crate) struct ImageSpec<'a> {
     /// Name without tag, such as `pitstop.dev/daemon`.
     pub(crate) repository: &'a str,
-    /// What the tag begins with, such as `0.1.0`.
+    /// Start of the tag, such as `0.1.0`.
     pub(crate) version: &'a str,
     /// User and group, as `65532:65532`.
     pub(crate) user: &'a str,
-    /// The program that is run, by its path in the image.
+    /// Path of the program to run, in the image.
     pub(crate) entrypoint: &'a str,
     /// Keys of the OCI's `org.opencontainers.image` family.
     pub(crate) labels: BTreeMap<&'a str, &'a str>,
-    /// At least one, each of another processor.
+    /// At least one platform, each for another processor.
     pub(crate) platforms: Vec<Platform<'a>>,
 }
 
-/// What an image is for one processor.
+/// Contents of an image for one processor.
 pub(crate) struct Platform<'a> {
-    /// Processor, in Go's words.
+    /// Processor, as Go names it.
     pub(crate) architecture: &'a str,
     /// Executables by their path from the root, without the leading slash.
     pub(crate) executables: BTreeMap<&'a str, &'a [u8]>,
@@ -49,8 +50,9 @@ pub(crate) struct Platform<'a> {
 pub(crate) struct Archive {
     /// The file.
     pub(crate) bytes: Vec<u8>,
-    /// The tag: the version, and [`DIGITS`] of the digest of the image's manifest or index, so that another content has another
-    /// name. With the same name, nodes would keep what they have, and `kubectl apply` would roll nothing.
+    /// The tag: the version, and [`DIGITS`] digits of the digest of the image's manifest or index, so that changed
+    /// content has a new name. With the same name, nodes would keep the old image, and `kubectl apply` would roll
+    /// nothing.
     pub(crate) tag: String,
     /// The whole digest: `sha256:…`.
     pub(crate) digest: String,
@@ -59,7 +61,7 @@ pub(crate) struct Archive {
 /// Digits of the digest that a tag ends with.
 const DIGITS: usize = 12;
 
-/// The archive of an image. Fails where a file does not fit into a tar file, and without a platform.
+/// The archive of an image. Fails without a platform, or if a file does not fit into a tar file.
 pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Archive> {
     let images =
         spec.platforms.iter().map(|platform| Image::of(spec, platform)).collect::<Result<Vec<_>>>()?;
@@ -91,7 +93,7 @@ pub(crate) fn archive(spec: &ImageSpec<'_>) -> Result<Archive> {
     Ok(Archive { bytes: tar(entries)?, tag, digest: top.digest() })
 }
 
-/// The index of an image for several platforms; none of one for a single platform.
+/// The index of an image for several platforms. None for a single platform.
 fn index(images: &[Image<'_>]) -> Result<Option<Blob>> {
     if images.len() < 2 {
         return Ok(None);
@@ -100,8 +102,8 @@ fn index(images: &[Image<'_>]) -> Result<Option<Blob>> {
     Blob::json(&json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": manifests })).map(Some)
 }
 
-/// The annotations that name an image in an archive. containerd takes the whole name from its own annotation; others join
-/// the OCI's to a name of theirs, so that one holds the tag alone.
+/// The annotations that name an image in an archive. containerd takes the whole name from its own annotation. Other
+/// loaders append the OCI's annotation to their own name, so it holds only the tag.
 fn names(reference: &str, tag: &str) -> Value {
     json!({ "io.containerd.image.name": reference, "org.opencontainers.image.ref.name": tag })
 }
@@ -144,14 +146,14 @@ impl<'a> Image<'a> {
         Ok(Self { architecture: platform.architecture, layer, config, manifest })
     }
 
-    /// What an index says of it.
+    /// Its entry in an index.
     fn descriptor(&self) -> Value {
         let mut descriptor = self.manifest.descriptor(MANIFEST_TYPE);
         put(&mut descriptor, "platform", json!({ "architecture": self.architecture, "os": "linux" }));
         descriptor
     }
 
-    /// What `docker save` says of it.
+    /// Its `manifest.json` of `docker save`.
     fn docker(&self, reference: &str) -> Value {
         json!([{ "Config": self.config.path(), "RepoTags": [reference], "Layers": [self.layer.path()] }])
     }
@@ -164,7 +166,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
 }
 
-/// Content that is known by its digest.
+/// Content with its digest.
 struct Blob {
     content: Vec<u8>,
     hex: String,
@@ -219,7 +221,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A tar file of root's, of the epoch's first second.
+/// A tar file whose entries belong to root and have time 0.
 fn tar<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Result<Vec<u8>> {
     let mut builder = tar::Builder::new(Vec::new());
     for entry in entries {
@@ -281,7 +283,7 @@ mod tests {
         archive_of(b"program").tag
     }
 
-    /// Path, mode and content of every entry, after a look at what must be the same for all.
+    /// Path, mode and content of every entry. Checks the fixed owner and time.
     fn entries(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut archive = tar::Archive::new(bytes);
         let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
@@ -308,7 +310,7 @@ mod tests {
         serde_json::from_slice(&file(entries, path)).unwrap()
     }
 
-    /// The content that a descriptor names, after a look at its size.
+    /// The content that a descriptor names. Checks its size.
     fn described(entries: &[(String, u32, Vec<u8>)], descriptor: &Value) -> Vec<u8> {
         let digest = descriptor["digest"].as_str().unwrap();
         let content = file(entries, &digest.replace("sha256:", "blobs/sha256/"));

@@ -9,23 +9,24 @@ use cargo_metadata::{Artifact, Message};
 use crate::debian;
 use crate::sh::{Cmd, is_installed};
 
-/// What programs are built for: Linux, without a C library of the machine's.
+/// A build target: Linux, without the machine's C library.
 pub(crate) struct Target {
-    /// In Rust's words.
+    /// Target triple, as Rust names it.
     pub(crate) triple: &'static str,
-    /// The processor, in Go's words.
+    /// The processor, as Go names it.
     pub(crate) architecture: &'static str,
-    /// The processor, in those of ELF.
+    /// The processor's number in ELF.
     pub(crate) machine: u16,
-    /// Compiles C: ring is partly written in it.
+    /// C compiler: ring is partly written in C.
     compiler: &'static str,
-    /// Debian's packages of it.
+    /// Debian packages of the compiler.
     packages: &'static [&'static str],
-    /// Whether it compiles for another processor. Then it has to be named, and its headers are a package of their own.
+    /// Whether the compiler is for another processor. If so, cargo must be told its name, and its headers are a
+    /// separate package.
     cross: bool,
 }
 
-/// What the images are built for.
+/// Default target of the images.
 pub(crate) const AMD64: Target = Target {
     triple: "x86_64-unknown-linux-musl",
     architecture: "amd64",
@@ -34,19 +35,20 @@ pub(crate) const AMD64: Target = Target {
     packages: &["musl-tools"],
     cross: false,
 };
-/// Built on another processor.
+/// Target that is built on another processor.
 pub(crate) const ARM64: Target = Target {
     triple: "aarch64-unknown-linux-musl",
     architecture: "arm64",
     machine: 183,
-    // It has the headers of glibc, of which ring needs none that differs. The C library that is linked is Rust's own musl.
+    // The compiler has the headers of glibc; ring needs none that differs from musl's. The linked C library is Rust's
+    // own musl.
     compiler: "aarch64-linux-gnu-gcc",
     packages: &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
     cross: true,
 };
 
 impl Target {
-    /// What tells the compilers of C and cargo's linker where the programs are built for.
+    /// Environment variables that name the C compiler and the linker of a cross build.
     fn variables(&self) -> Vec<(String, &'static str)> {
         let names = [
             format!("CC_{}", self.triple.replace('-', "_")),
@@ -56,10 +58,10 @@ impl Target {
     }
 }
 
-/// Builds programs and gives the path of each by its name.
+/// Builds programs and returns the path of each by its name.
 ///
-/// `beside`: packages whose features count, too, as if they were built. With those of the images, another program shares
-/// with them what comes from elsewhere.
+/// `beside`: packages whose features also count, as if they were built. With the packages of the images, another
+/// program shares their compiled dependencies.
 pub(crate) fn programs(
     root: &Path,
     target: &Target,
@@ -93,7 +95,7 @@ pub(crate) fn programs(
 fn require_tools(root: &Path, target: &Target, sysroot: &Path) -> Result<()> {
     let triple = target.triple;
     let library = sysroot.join("lib/rustlib").join(triple).join("lib");
-    // rustup brings the targets of `rust-toolchain.toml` only together with the toolchain.
+    // rustup installs the targets of `rust-toolchain.toml` only together with the toolchain.
     if !library.is_dir() && is_installed("rustup") {
         Cmd::new("rustup").args(["target", "add", triple]).dir(root).run()?;
     }
@@ -118,15 +120,15 @@ fn cargo_home() -> Option<PathBuf> {
     set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
 }
 
-/// The arguments that hide where things lie on this machine. Where two folders hold one file, the compilers
-/// take the last that fits, so folders come before the folders within them.
+/// Arguments that hide paths of this machine from the output. If two folders hold a file, the compilers take the last
+/// match, so outer folders come first.
 fn remapping(flag: &str, moves: &[(&Path, &str)]) -> Vec<String> {
     let mut moves = moves.to_vec();
     moves.sort_by_key(|(from, _)| from.as_os_str().len());
     moves.iter().map(|(from, to)| format!("{flag}={}={to}", from.display())).collect()
 }
 
-/// The programs that cargo's messages tell of.
+/// Programs in cargo's messages, by name.
 pub(crate) fn executables(messages: &str) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     for message in Message::parse_stream(messages.as_bytes()) {

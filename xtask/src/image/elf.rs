@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 /// The program header that names a dynamic loader.
 const PT_INTERP: u32 = 3;
 
-/// Fails unless the program is a static one for a processor, in ELF's numbers.
+/// Fails unless the program is static and for this processor (a number of ELF).
 pub(crate) fn require_static(program: &[u8], processor: u16) -> Result<()> {
     // Magic, 64 bit, little endian.
     if program.get(..6) != Some(b"\x7fELF\x02\x01") {

@@ -1,5 +1,5 @@
-//! What is applied: the folders of `deploy/` with the names of the images that were built, on nodes that these are for. One
-//! under `target/deploy` for each folder that can be installed as it is, and the values for the Helm chart.
+//! Manifests to apply: the folders of `deploy/` with the names of the built images, for the nodes of these images.
+//! `target/deploy` gets one for each folder that can be installed as it is, and the values for the Helm chart.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,18 +17,18 @@ const FOLDERS: [(&str, &str); 3] = [
     ("resize-cri", "deploy/overlays/resize-cri"),
 ];
 
-/// What `deploy/` selects nodes by.
+/// Architectures that `deploy/` selects.
 const SELECTED: [&str; 1] = [AMD64.architecture];
-/// What selects them.
+/// Path of the node selector.
 const ARCHITECTURE: &str = "/spec/template/spec/nodeSelector/kubernetes.io~1arch";
-/// When the kubelet pulls the one image of a workload's Pods.
+/// Path of the pull policy for the one image of a workload's Pods.
 const PULL_POLICY: &str = "/spec/template/spec/containers/0/imagePullPolicy";
 
-/// Where nodes have the images from.
+/// Where nodes get the images from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source<'a> {
-    /// Somebody loads them on each node. Without them a node must not ask for them: whoever has a registry of the name in
-    /// `deploy/` would be answered with the runtime's socket.
+    /// The user loads them on each node. A node without them must not pull: an image from a foreign registry with the
+    /// name in `deploy/` would get the runtime's socket.
     Nodes,
     /// The registry of the cluster on this machine, which has them under the names in `deploy/`.
     Cluster,
@@ -36,7 +36,7 @@ pub(super) enum Source<'a> {
     Registry(&'a str),
 }
 
-/// Writes all of them, for nodes with processors of these architectures.
+/// Writes all manifests, for nodes of these architectures.
 pub(super) fn write(root: &Path, images: &[Built], architectures: &[&str], source: Source<'_>) -> Result<()> {
     for (name, folder) in FOLDERS {
         let path = root.join("target/deploy").join(name);
@@ -56,7 +56,7 @@ pub(super) fn write(root: &Path, images: &[Built], architectures: &[&str], sourc
 fn values(images: &[Built], architectures: &[&str], source: Source<'_>) -> String {
     let from = match source {
         Source::Registry(registry) => format!("registry: \"{registry}\""),
-        // What tries the chart on a cluster of this machine has the images on the node.
+        // Tests of the chart on a cluster of this machine have the images on the node.
         Source::Nodes | Source::Cluster => "pullPolicy: Never".to_owned(),
     };
     let mut text = format!(
@@ -92,8 +92,8 @@ fn kustomization(folder: &str, images: &[Built], architectures: &[&str], source:
     text + &patches(architectures, source)
 }
 
-/// What makes the workloads select the nodes of these architectures, and pull from nobody where nodes have the images; nothing
-/// where they do already.
+/// Patches that make the workloads select nodes of these architectures, and never pull if nodes have the images.
+/// Empty if `deploy/` already fits.
 fn patches(architectures: &[&str], source: Source<'_>) -> String {
     let selector = match architectures {
         _ if architectures == SELECTED => None,
@@ -200,7 +200,7 @@ mod tests {
         assert!(text.ends_with(name), "{text}");
     }
 
-    /// A patch of what is not there would be refused.
+    /// A patch of a missing field would be refused.
     #[test]
     fn the_manifests_select_what_is_patched() {
         let root = workspace::root().unwrap();

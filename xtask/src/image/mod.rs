@@ -1,5 +1,5 @@
-//! `cargo xtask image`: both programs as image archives under `target/images`, equal bit for bit wherever
-//! they are built, and the kustomizations under `target/deploy` that name them and the nodes that they run on.
+//! `cargo xtask image`: builds both programs as image archives under `target/images`, with the same bytes on every
+//! machine. The kustomizations under `target/deploy` name the images and their nodes.
 
 mod archive;
 mod build;
@@ -22,7 +22,7 @@ use crate::workspace::{VERSION, shown};
 
 /// An image that pitstop ships.
 struct Image {
-    /// The crate, the program in it and the file in the image.
+    /// Name of the crate, of its program and of the file in the image.
     package: &'static str,
     /// The image's name without its tag.
     repository: &'static str,
@@ -53,9 +53,9 @@ pub(crate) struct Built {
     pub(crate) path: PathBuf,
     /// The image's name without its tag.
     pub(crate) repository: &'static str,
-    /// Its tag, which another content does not have.
+    /// Its tag, which changes with the content.
     pub(crate) tag: String,
-    /// The digest by which a registry knows it: `sha256:…`.
+    /// Its digest in a registry: `sha256:…`.
     pub(crate) digest: String,
 }
 
@@ -65,7 +65,7 @@ impl Built {
         format!("{}:{}", self.repository, self.tag)
     }
 
-    /// Its name below whatever registry it lies in.
+    /// Its name without a registry.
     pub(crate) fn name(&self) -> &'static str {
         self.repository.rsplit_once('/').map_or(self.repository, |(_, name)| name)
     }
@@ -91,10 +91,10 @@ impl Platform {
     }
 }
 
-/// What is built.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the images run on. Of several, each image is one archive with an index: one name for nodes of any of them.
+    /// Platforms of the images. With several, each image is one archive with an index: one name for all nodes.
     #[arg(long, value_delimiter = ',', default_value = "linux/amd64", value_name = "PLATFORM,...")]
     platform: Vec<Platform>,
     /// Build programs that are built faster and are larger.
@@ -109,7 +109,7 @@ pub(crate) struct Args {
     registry: Option<String>,
 }
 
-/// What the chart's schema takes, and not empty.
+/// Accepts what the chart's schema accepts, except an empty text.
 pub(crate) fn registry(text: &str) -> Result<String> {
     let (host, path) = text.split_once('/').unwrap_or((text, "-"));
     let (name, port) = host.split_once(':').unwrap_or((host, "0"));
@@ -128,7 +128,7 @@ pub(crate) fn registry(text: &str) -> Result<String> {
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
-    // Whatever the sequence and however often: the same platforms give the same bytes.
+    // A set: order and repetition of platforms do not change the bytes.
     let platforms: BTreeSet<Platform> = args.platform.iter().copied().collect();
     if args.push && !platforms.contains(&Platform::Amd64) {
         bail!("--push: the nodes of the cluster are of linux/amd64, which --platform does not name");
@@ -158,7 +158,7 @@ pub(crate) fn build(root: &Path, dev: bool) -> Result<Vec<Built>> {
     Ok(built)
 }
 
-/// Makes what lies under `target/deploy` name these images, for the clusters of this machine.
+/// Writes `target/deploy` with these images, for the clusters of this machine.
 pub(crate) fn name_in_deploy(root: &Path, images: &[Built]) -> Result<()> {
     install::write(root, images, &[AMD64.architecture], Source::Cluster)
 }
@@ -195,7 +195,7 @@ pub(crate) fn build_for(root: &Path, targets: &[&Target], dev: bool) -> Result<V
     Ok(built)
 }
 
-/// The name of an image's archive. One for amd64 alone, which nearly all nodes are, goes without it.
+/// File name of an image's archive. Names the architectures, except amd64 alone, which nearly all nodes have.
 fn file_name(package: &str, architectures: &[&str]) -> String {
     match architectures {
         [only] if *only == AMD64.architecture => format!("{package}.tar"),
@@ -203,12 +203,12 @@ fn file_name(package: &str, architectures: &[&str]) -> String {
     }
 }
 
-/// Builds a program that needs nothing of the machine it runs on, and gives its bytes.
+/// Builds a static program and returns its bytes.
 pub(crate) fn program(root: &Path, target: &Target, package: &str) -> Result<Vec<u8>> {
     static_program(&programs(root, target, &[package], &[], false)?, target, package)
 }
 
-/// The bytes of a program that was built. Fails unless it is a static one for the target.
+/// Bytes of a built program. Fails unless it is static and for the target.
 pub(crate) fn static_program(
     programs: &BTreeMap<String, PathBuf>,
     target: &Target,
@@ -221,7 +221,7 @@ pub(crate) fn static_program(
 }
 
 impl Image {
-    /// `programs`: by processor.
+    /// `programs`: bytes by processor.
     fn spec<'a>(&self, entrypoint: &'a str, programs: &'a [(&'a str, Vec<u8>)]) -> ImageSpec<'a> {
         let path = entrypoint.trim_start_matches('/');
         let platform = |(architecture, program): &'a (&'a str, Vec<u8>)| archive::Platform {
@@ -243,7 +243,7 @@ impl Image {
     }
 }
 
-/// Replaces a file as a whole: who reads it at the same time sees the old or the new one.
+/// Replaces a file atomically: a concurrent reader sees the old or the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, bytes).with_context(|| format!("cannot write {}", new.display()))?;

@@ -1,17 +1,17 @@
-//! The archive that a kernel unpacks as its first file system: cpio's format `newc`, as the kernel's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst` has it.
+//! The archive that a kernel unpacks as its first file system: cpio's format `newc`, described in the kernel's
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`.
 
 use anyhow::{Context as _, Result};
 
-/// Kinds of files and their rights, as `stat` has them.
+/// File types and permissions, as in `stat`.
 const FOLDER: u32 = 0o040_755;
 const EXECUTABLE: u32 = 0o100_755;
 const TERMINAL: u32 = 0o020_600;
 /// Device numbers of the console.
 const CONSOLE: (u32, u32) = (5, 1);
 
-/// An archive of executables, by their path without the leading slash, and of the console that the first process has
-/// as its output.
+/// An archive of executables, by their path without the leading slash, and of the console for the first process's
+/// output.
 pub(crate) fn archive(executables: &[(&str, &[u8])]) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let console = [("dev", FOLDER, (0, 0)), ("dev/console", TERMINAL, CONSOLE)];

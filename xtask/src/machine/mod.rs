@@ -1,7 +1,7 @@
-//! Virtual machines whose kernel, Debian's, has cgroup v2 alone.
+//! Virtual machines with Debian's kernel, which has only cgroup v2.
 //!
-//! All of a machine is emulated, so that it is the same where there is no KVM, or one that does not work because the machine
-//! is a virtual one itself. The kernel is not installed: its package is unpacked under `target`.
+//! A machine is fully emulated, so that it is the same without KVM, and if KVM does not work because the host is
+//! itself virtual. The kernel is not installed: its package is unpacked under `target`.
 
 pub(crate) mod cpio;
 pub(crate) mod shared;
@@ -15,18 +15,18 @@ use crate::debian;
 use crate::progress::Step;
 use crate::sh::{Cmd, is_installed};
 
-/// The first process's tools there.
+/// Tools of a machine's first process.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
-/// The package that stands for the kernel.
+/// Metapackage of the kernel.
 const KERNEL: &str = "linux-image-cloud-amd64";
-/// Only what ends the kernel is printed beside the program's lines.
+/// Kernel arguments. Besides the program's lines, only errors that end the kernel are printed.
 pub(crate) const KERNEL_ARGUMENTS: &str = "console=ttyS0 panic=-1 loglevel=1";
 
-/// A kernel that was unpacked.
+/// An unpacked kernel.
 pub(crate) struct Kernel {
-    /// What qemu starts.
+    /// Image that qemu starts.
     pub(crate) image: PathBuf,
-    /// The folder of its modules; it is called as the kernel calls its release.
+    /// Folder of its modules, named after the kernel's release.
     pub(crate) modules: PathBuf,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join("target/cgroup2")
 }
 
-/// Makes sure that there are an emulator and a kernel.
+/// Makes sure that an emulator and a kernel are available.
 pub(crate) fn require(root: &Path) -> Result<()> {
     let purpose = "a machine with cgroup v2";
     debian::ensure(&["busybox-static", "e2fsprogs", "qemu-system-x86"], purpose)?;
@@ -61,7 +61,7 @@ pub(crate) fn kernel(root: &Path) -> Result<Kernel> {
         Cmd::new("dpkg-deb").arg("-x").arg(&package).arg(&files).run_quiet()?;
         let modules = only(&files.join("lib/modules"), "")?;
         let release = modules.file_name().context("modules of no release")?;
-        // Which module needs which others.
+        // Writes which modules each module needs.
         Cmd::new(BUSYBOX).args(["depmod", "-b"]).arg(&files).arg(release).run_quiet()?;
         fs::rename(&files, &unpacked).with_context(|| format!("cannot write {}", unpacked.display()))?;
         step.done();
@@ -72,7 +72,7 @@ pub(crate) fn kernel(root: &Path) -> Result<Kernel> {
     })
 }
 
-/// The one entry of a folder that begins so.
+/// The entry of a folder whose name begins with `prefix`.
 fn only(folder: &Path, prefix: &str) -> Result<PathBuf> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut entries = entries.filter_map(Result::ok);

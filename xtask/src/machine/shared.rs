@@ -1,5 +1,5 @@
-//! A machine that has this machine's files: they are read from here, and what it writes is its own and lost at its end. What runs
-//! here runs there, with cgroup v2.
+//! A virtual machine that reads the host's files. Its own writes are lost when it ends. The host's programs run
+//! there, with cgroup v2.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,20 +12,20 @@ use anyhow::{Context as _, Result, bail};
 use super::{BUSYBOX, KERNEL_ARGUMENTS, cpio, folder, kernel};
 use crate::sh::Cmd;
 
-/// Shares files with a machine; it comes with Debian's qemu.
+/// Program that shares files with a machine; part of Debian's qemu.
 const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
-/// What the kernel needs to get at the files.
+/// Kernel modules for access to the files.
 const MODULES: [&str; 3] = ["virtio_pci", "virtiofs", "overlay"];
-/// Memory, and of it what is written to files outside of `/state`.
+/// Memory, which also holds files written outside of `/state`.
 const MEMORY: &str = "5G";
 /// Bytes of the disk at [`STATE`].
 const DISK: u64 = 12 << 30;
-/// The folder on a disk of its own: containerd's layers cannot lie on layers.
+/// Folder on a disk of its own: containerd's overlays cannot lie on an overlay.
 pub(crate) const STATE: &str = "/state";
-/// The last line: all that was to be run came to its end.
+/// Last line, after the script has ended.
 const END: &str = "the machine is done";
 
-/// What the machine is, but for its files.
+/// Arguments of qemu, except those for files.
 const MACHINE: [&str; 15] = [
     "-accel",
     "tcg,thread=multi,tb-size=1024",
@@ -44,7 +44,7 @@ const MACHINE: [&str; 15] = [
     "stdio",
 ];
 
-/// The first process. Mounts this machine's files below a layer of its own, and goes on there with the script.
+/// Script of the first process. Mounts the host's files below a writable layer, and continues there.
 const INIT: &str = r#"#!/busybox sh
 set -e
 b=/busybox
@@ -78,15 +78,15 @@ $b rm -f sbin/modprobe
 $b ln -s /bin/busybox sbin/modprobe
 "#;
 
-/// What goes on there, as the shell says it.
+/// Shell command that runs there.
 const SCRIPT: &str =
     "busybox ip link set lo up; hostname machine; sh 'SCRIPT'; sync; echo; echo 'END'; busybox poweroff -f";
 
-/// What follows where a shell is the first process then.
+/// End of the first script if a shell is the next first process.
 const SHELL: &str = r#"exec $b switch_root /new /bin/sh -c "GOES_ON"
 "#;
 
-/// What follows where systemd is: it starts one service, and nothing of this machine's.
+/// The same for systemd, which starts one service, and none of the host's.
 const SYSTEMD: &str = r#"$b mkdir -p run/systemd/system
 $b cat > run/systemd/system/script.service <<'UNIT'
 [Unit]
@@ -103,16 +103,16 @@ UNIT
 exec $b switch_root /new /lib/systemd/systemd --unit=script.service --show-status=no --log-target=null
 "#;
 
-/// Its first process, once it has its files.
+/// First process of a machine, after the files are mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     Shell,
-    /// Debian's.
+    /// Debian's systemd.
     Systemd,
 }
 
-/// Runs a script of the shell there, and gives each line that it prints. Fails where the machine ends before the script does.
-/// `limit`: how long it may run.
+/// Runs a shell script in a machine, and passes each line of its output to `line`. Fails if the machine ends before
+/// the script. `limit`: how long the machine may run.
 pub(crate) fn run(
     root: &Path,
     first: First,
@@ -153,7 +153,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// What the kernel unpacks as its first files.
+/// Archive that the kernel unpacks as its first files.
 fn start(modules: &Path, first: First, script: &Path) -> Result<Vec<u8>> {
     let listed = fs::read_to_string(modules.join("modules.dep")).context("modules.dep")?;
     let needed = in_order(&listed, &MODULES)?;
@@ -168,7 +168,7 @@ fn start(modules: &Path, first: First, script: &Path) -> Result<Vec<u8>> {
     cpio::archive(&files)
 }
 
-/// The first process: it loads the modules that are called so, and runs the script.
+/// Script of the first process: it loads the modules of these names and runs `script`.
 fn init(modules: &Path, names: &[&str], first: First, script: &Path) -> Result<String> {
     let release = modules.file_name().and_then(|name| name.to_str()).context("modules of no release")?;
     let text = |path: &Path| path.to_str().map(str::to_owned).with_context(|| path.display().to_string());
@@ -185,8 +185,8 @@ fn init(modules: &Path, names: &[&str], first: First, script: &Path) -> Result<S
         .replace("END", END))
 }
 
-/// The files of modules and of what they need, in the order in which they are loaded. `listed` is a `modules.dep`: of each module,
-/// by its path, the paths of those that it needs.
+/// Files of modules and of those that they need, in loading order. `listed`: a `modules.dep`, which maps the path of
+/// each module to the paths of those that it needs.
 fn in_order<'a>(listed: &'a str, wanted: &[&str]) -> Result<Vec<&'a str>> {
     let lines = listed.lines().filter_map(|line| line.split_once(':'));
     let needs: BTreeMap<&str, Vec<&str>> =
@@ -198,7 +198,7 @@ fn in_order<'a>(listed: &'a str, wanted: &[&str]) -> Result<Vec<&'a str>> {
     for module in wanted {
         let path = needs.keys().find(|path| name(path).as_deref() == Some(*module));
         let path = *path.with_context(|| format!("the kernel has no module {module}"))?;
-        // The last of its line is needed by the others.
+        // Reversed: the others of a line need its last module.
         let all = needs.get(path).into_iter().flatten().rev().copied().chain([path]);
         for one in all {
             if !found.contains(&one) {
@@ -209,7 +209,7 @@ fn in_order<'a>(listed: &'a str, wanted: &[&str]) -> Result<Vec<&'a str>> {
     Ok(found)
 }
 
-/// An empty disk.
+/// Creates an empty disk.
 fn disk(folder: &Path) -> Result<PathBuf> {
     let path = folder.join("state.raw");
     let made = File::create(&path).and_then(|file| file.set_len(DISK));
@@ -218,7 +218,7 @@ fn disk(folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// This machine's files, as long as they are shared.
+/// The host's files, shared until this value is dropped.
 struct Files {
     socket: PathBuf,
     server: Child,
@@ -232,7 +232,7 @@ impl Files {
         }
         let server = Command::new(VIRTIOFSD)
             .arg(format!("--socket-path={}", socket.display()))
-            // In a root of its own it would have to leave this one, which nobody can.
+            // For a root of its own it would have to leave this root, which is not possible.
             .args(["-o", "source=/", "-o", "sandbox=chroot", "-o", "cache=always"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -252,7 +252,7 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // It ends by itself with the machine.
+        // The server ends by itself with the machine.
         let _ = self.server.kill();
         let _ = self.server.wait();
     }

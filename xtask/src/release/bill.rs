@@ -1,4 +1,4 @@
-//! The bill of materials: each program with every crate in it, as [CycloneDX](https://cyclonedx.org) has it.
+//! The bill of materials: each program with every crate in it, in the format [CycloneDX](https://cyclonedx.org).
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) fn of_materials(root: &Path, sources: &Path) -> Result<Files> {
                 "--target",
                 target.triple,
             ])
-            // Its own clock and a random number stay out.
+            // Keeps the current time and a random number out of the file.
             .env("SOURCE_DATE_EPOCH", committed.trim())
             .dir(sources)
             .run_quiet()?;
@@ -48,7 +48,7 @@ fn file_name(package: &str, target: &Target) -> String {
     format!("{package}-{VERSION}-linux-{}.cdx.json", target.architecture)
 }
 
-/// What was written beside the manifest of a package, with no word of where the copy lies.
+/// The file that the tool wrote beside a package's manifest, without the path of the copy.
 fn read(sources: &Path, package: &str) -> Result<String> {
     let folder = match package {
         plugin::NAME => "cli",

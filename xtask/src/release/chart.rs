@@ -12,7 +12,7 @@ const CHART: &str = "deploy/chart";
 const NAME: &str = "pitstop";
 const VALUES: &str = "values.yaml";
 
-/// What `helm install` takes. Nothing of the clock or of the machine goes in, as `helm package` would have it.
+/// The archive for `helm install`. Unlike that of `helm package`, it has nothing of the clock or of the machine.
 pub(super) fn archive(root: &Path, registry: &str, images: &[Built]) -> Result<Vec<u8>> {
     let mut files = Vec::new();
     collect(&root.join(CHART), NAME, &mut files)?;
@@ -25,7 +25,7 @@ pub(super) fn archive(root: &Path, registry: &str, images: &[Built]) -> Result<V
     compressed(files.iter().map(|(path, content)| Entry::file(path, content)))
 }
 
-/// The files of a folder, in the order of their names, with what links lead to.
+/// Collects the files of a folder, sorted by name. Follows links.
 fn collect(folder: &Path, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
     let cannot = || format!("cannot read {}", folder.display());
     let entries = fs::read_dir(folder).with_context(cannot)?;
@@ -45,7 +45,7 @@ fn collect(folder: &Path, name: &str, files: &mut Vec<(String, Vec<u8>)>) -> Res
     Ok(())
 }
 
-/// Values by their paths.
+/// Values of the release by their paths.
 fn defaults(registry: &str, images: &[Built]) -> Vec<(String, String)> {
     let quoted = |text: &str| format!("\"{text}\"");
     let image = |built: &Built| {
@@ -59,7 +59,7 @@ fn defaults(registry: &str, images: &[Built]) -> Vec<(String, String)> {
     both.into_iter().chain(images.iter().flat_map(image)).collect()
 }
 
-/// The text with other values, and its comments. Fails where it does not have one of them on a line of its own.
+/// The text with new values and the same comments. Fails unless each value has exactly one line.
 fn set(text: &str, values: &[(String, String)]) -> Result<String> {
     let mut above: Vec<(usize, &str)> = Vec::new();
     let mut done = Vec::new();

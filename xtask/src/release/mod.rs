@@ -1,6 +1,6 @@
-//! `cargo xtask release`: what users of a release get, in one folder under `target/dist`. Nothing is uploaded.
+//! `cargo xtask release`: writes the files of a release into one folder under `target/dist`. Nothing is uploaded.
 //!
-//! The same commit and options give the same bytes, but for a signature. The version is the workspace's.
+//! The same commit and options give the same bytes, except for a signature. The version is the workspace's.
 
 mod bill;
 mod chart;
@@ -20,18 +20,18 @@ use crate::{debian, helm, plugin};
 
 /// The sums of all other files, as `sha256sum --check` reads them.
 const SUMS: &str = "SHA256SUMS";
-/// What a signature is for, so that one for something else does not pass: `ssh-keygen -Y verify -n` names it.
+/// Namespace of the signature, which `ssh-keygen -Y verify -n` names: a signature for another purpose does not pass.
 const NAMESPACE: &str = "pitstop-release";
 const CHANGELOG: &str = "CHANGELOG.md";
 
-/// What `install-*.yaml` are rendered with.
+/// Files `install-*.yaml`, each with its values.
 const INSTALLATIONS: [(&str, &[&str]); 3] = [
     ("install-1.36.yaml", &["gate.mode=policy"]),
     ("install-1.34.yaml", &["gate.mode=webhook"]),
     ("install-1.34-resize-cri.yaml", &["gate.mode=webhook", "features.resizeCri=true"]),
 ];
 
-/// What is released, and where it will lie.
+/// Options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Registry and path where the images will be pushed, such as registry.example.com/pitstop. Chart and manifests name it.
@@ -90,7 +90,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What has changed, as users read it. Fails where a release would not be that of a commit.
+/// Changes of this version, from the changelog. Fails if the checkout has uncommitted changes.
 fn changes(root: &Path, draft: bool) -> Result<String> {
     let text = fs::read_to_string(root.join(CHANGELOG)).context("cannot read CHANGELOG.md")?;
     let changed = Cmd::new("git").args(["status", "--porcelain"]).dir(root).read()?;
@@ -120,7 +120,7 @@ fn section(changelog: &str, version: &str) -> Option<String> {
     Some(format!("{heading}\n{}\n", rest.join("\n").trim_end()))
 }
 
-/// The chart of these sources, and what `helm template` makes of that very archive, which is left there.
+/// The chart of these sources, and the manifests that `helm template` makes of it. Leaves the archive in `sources`.
 fn installations(root: &Path, sources: &Path, registry: &str, images: &[Built]) -> Result<Files> {
     let step = Step::begin("rendering the chart");
     helm::build(root)?;

@@ -29,7 +29,7 @@ fn all() -> Result<BTreeMap<String, String>> {
     Ok(files)
 }
 
-/// What the API server says of itself, and a definition does not repeat.
+/// Adds the fields that the API server defines itself, and a definition does not repeat.
 fn name(schema: &mut Value, version: &str, kind: &str) {
     schema["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     let properties = &mut schema["properties"];
@@ -41,8 +41,8 @@ fn name(schema: &mut Value, version: &str, kind: &str) {
     schema["required"] = Value::Array(required);
 }
 
-/// A schema of Kubernetes as one of JSON, which names a field that is not known: the API server drops such a field, with a
-/// warning at most.
+/// Turns a schema of Kubernetes into a JSON schema that rejects unknown fields. The API server drops such fields,
+/// with a warning at most.
 fn strict(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(strict).collect(),

@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use crate::workspace::shown;
 
-/// Where they are described.
+/// Folder of their descriptions.
 const FOLDER: &str = "tests/sim/planted";
 
-/// The invariants and promises of progress of the design's list, by letter and how many there are.
+/// Invariants (I) and progress promises (L) of the design's list, with their number.
 const LAWS: [(&str, u32); 2] = [("I", 16), ("L", 7)];
-/// Before a rule that stands in the design and has no number.
+/// Prefix of a rule of the design without a number.
 const RULE: &str = "design: ";
 
 /// A file: the bugs of one area.
@@ -24,7 +24,7 @@ struct Area {
     bug: Vec<Bug>,
 }
 
-/// Something that a programmer may get wrong.
+/// A mistake that a programmer may make.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Bug {
@@ -32,13 +32,13 @@ pub(super) struct Bug {
     pub(super) id: String,
     /// What goes wrong.
     pub(super) title: String,
-    /// Where the idea is from.
+    /// Source of the idea.
     pub(super) origin: String,
-    /// What a schedule must hold for it to show.
+    /// What a schedule must contain to show the bug.
     pub(super) shows: String,
     /// The laws that it breaks.
     pub(super) violates: Vec<String>,
-    /// How it is made.
+    /// Changes that make the bug.
     pub(super) edit: Vec<Edit>,
 }
 
@@ -48,13 +48,13 @@ pub(super) struct Bug {
 pub(super) struct Edit {
     /// The source, from the root of the checkout.
     pub(super) file: String,
-    /// What stands there once.
+    /// Text that occurs there once.
     pub(super) find: String,
-    /// What the bug makes of it.
+    /// Text that replaces it.
     pub(super) replace: String,
 }
 
-/// All of them, in the order of the files and within them.
+/// All bugs, in the order of the files and within them.
 pub(super) fn load(root: &Path) -> Result<Vec<Bug>> {
     let folder = root.join(FOLDER);
     let mut files = Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn load(root: &Path) -> Result<Vec<Bug>> {
     Ok(bugs)
 }
 
-/// What must hold of the descriptions by themselves.
+/// Checks the descriptions, without the sources.
 fn check(bugs: &[Bug]) -> Result<()> {
     let mut names = BTreeSet::new();
     for bug in bugs {

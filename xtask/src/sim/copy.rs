@@ -1,5 +1,5 @@
-//! The copy of the sources that has the planted bugs: a workspace of its own under `target/planted`, with the same
-//! versions of all dependencies. Files that stay the same are not touched, so that little is built again.
+//! The copy of the sources with the planted bugs: a workspace of its own under `target/planted`, with the same
+//! versions of all dependencies. Unchanged files are not touched, so that little is built again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +12,12 @@ use super::schemata::{plant, switches};
 
 /// The crates that are copied.
 const CRATES: [&str; 5] = ["api", "controller/core", "daemon/core", "tests/sim", "tests/models"];
-/// The simulator in the copy; under its own name, since both are built into one folder.
+/// The simulator in the copy. It has its own name, since both are built into one folder.
 pub(super) const PROGRAM: &str = "pitstop-sim-planted";
 const SIMULATOR: &str = "tests/sim/Cargo.toml";
-/// Whose tests run in the copy, but not its program.
+/// Crate whose tests run in the copy, but not its program.
 const MODELS: &str = "tests/models/Cargo.toml";
-/// Where the switches go, and what makes them a part of their crate.
+/// File of the switches, and the file and line that add it to its crate.
 const SWITCHES: &str = "api/src/planted.rs";
 const SWITCHES_HOME: &str = "api/src/lib.rs";
 const SWITCHES_MODULE: &str = "pub mod planted;";
@@ -62,7 +62,7 @@ pub(super) fn write(root: &Path, out: &Path, bugs: &[Bug]) -> Result<()> {
     Ok(())
 }
 
-/// The sources that are other ones than in the checkout.
+/// The sources that differ from the checkout.
 pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, String>> {
     let mut sources = plant(bugs, |file| {
         let served =
@@ -84,7 +84,7 @@ pub(super) fn planted(root: &Path, bugs: &[Bug]) -> Result<BTreeMap<String, Stri
     Ok(sources)
 }
 
-/// The workspace's manifest for the crates that are copied. What warns of the checkout's style has no say in the copy.
+/// The workspace's manifest for the copied crates, without the checkout's lints.
 fn manifest(text: &str) -> Result<String> {
     let members = CRATES.map(|of| format!("{of:?}")).join(", ");
     let (mut kept, mut named, mut lints) = (Vec::new(), false, false);
@@ -113,7 +113,7 @@ fn renamed(manifest: &str, program: Option<&str>) -> String {
     package + &program.unwrap_or_default()
 }
 
-/// Writes a file unless it is so already.
+/// Writes a file unless it already has this content.
 fn put(path: &Path, content: &[u8]) -> Result<()> {
     if fs::read(path).is_ok_and(|there| there == content) {
         return Ok(());

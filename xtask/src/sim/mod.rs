@@ -17,7 +17,8 @@ use crate::sh::{Cmd, exit_code};
 /// Schedules within which a planted bug must be found.
 const FOUND_WITHIN: u64 = 5_000;
 
-/// Every planted bug stands where its description says: what `--planted` would fail on, without building anything.
+/// Fails unless every planted bug fits its place in the sources. Finds the same errors as `--planted`, without a
+/// build.
 pub(crate) fn fits(root: &Path) -> Result<()> {
     copy::planted(root, &bugs::load(root)?)?;
     Ok(())
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     schedules_at_most: u64,
 }
 
-/// One of them.
+/// The kind of run.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct What {
@@ -62,7 +63,7 @@ struct What {
     /// Crash at every effect of every scenario.
     #[arg(long)]
     crash_points: bool,
-    /// Run again what found violations once.
+    /// Run again the schedules that found violations once.
     #[arg(long)]
     regressions: bool,
     /// Run every planted bug until it is found.
@@ -89,7 +90,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Looks for every planted bug, as the tests do.
+/// Looks for every planted bug, for `cargo xtask test`.
 pub(crate) fn look_for_planted(root: &Path) -> Result<Count> {
     planted::look(root, &[], FOUND_WITHIN)
 }

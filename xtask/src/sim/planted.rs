@@ -1,5 +1,5 @@
-//! `cargo xtask sim --planted`: does the simulator find every bug that was planted? And the tests that take minutes, which
-//! `cargo xtask test` runs in the same build with no bug switched on: to compile the cores takes minutes, too.
+//! `cargo xtask sim --planted`: checks that the simulator finds every planted bug. `cargo xtask test` also runs the
+//! tests that take minutes in this build, with no bug switched on, because compiling the cores takes minutes, too.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,30 +20,30 @@ use crate::workspace::programs_of_test;
 const OUT: &str = "target/planted";
 /// The seeds in which the copy, with no bug switched on, must decide as the checkout does.
 const HARMLESS: &str = "0..200";
-/// A test of the simulator, along with which its program is built from the checkout.
+/// A test of the simulator. Cargo builds the checkout's simulator along with it.
 const OF_THE_CHECKOUT: &str = "world";
-/// The tests that take minutes, each with its package: they are there by the feature `campaign` alone.
+/// The tests that take minutes, each with its package. Only the feature `campaign` includes them.
 const CAMPAIGN: [(&str, &str); 3] =
     [("pitstop-sim", "campaign"), ("pitstop-models", "lease"), ("pitstop-models", "orders")];
 const FEATURES: &str = "pitstop-sim/planted,pitstop-sim/campaign,pitstop-models/campaign";
 /// How many bugs run side by side.
 const SIDE_BY_SIDE: usize = 2;
 
-/// How many were found, and which were not.
+/// Number of found bugs, and the missed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) found: u64,
     pub(crate) missed: Vec<String>,
 }
 
-/// The command. `names`: only these bugs; all when there are none.
+/// The command. `names`: only these bugs; all if empty.
 pub(super) fn run(root: &Path, names: &[String], at_most: u64) -> Result<ExitCode> {
     let Count { found, missed } = look(root, names, at_most)?;
     println!("found={found} missed={}", missed.len());
     Ok(if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tells the story of the schedule that shows a bug, and of the smallest one.
+/// Prints the steps of the schedule that shows a bug, and of the smallest one.
 pub(super) fn trace(root: &Path, bug: &str, at_most: u64) -> Result<ExitCode> {
     let all = bugs::load(root)?;
     choose(&all, &[bug.to_owned()])?;
@@ -54,7 +54,7 @@ pub(super) fn trace(root: &Path, bug: &str, at_most: u64) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Looks for them, and tells of each.
+/// Looks for the bugs, and prints each result.
 pub(super) fn look(root: &Path, names: &[String], at_most: u64) -> Result<Count> {
     let all = bugs::load(root)?;
     let chosen = choose(&all, names)?;
@@ -99,8 +99,8 @@ fn cargo(root: &Path, bugs: &[Bug]) -> Result<Cmd> {
     copy::write(root, &out, bugs)?;
     let tests = CAMPAIGN.into_iter().flat_map(|(package, test)| ["--package", package, "--test", test]);
     let cargo = Cmd::cargo().args(["test", "--profile", "sim", "--features", FEATURES]).args(tests);
-    // What comes from elsewhere is built once, for the checkout and for the copy. Not locked: the lock names crates
-    // that the copy does not have.
+    // The checkout and the copy share built dependencies. Not locked: the lock names crates that the copy does not
+    // have.
     let own_target = std::env::var_os("CARGO_TARGET_DIR").is_none();
     let target = own_target.then(|| [OsString::from("--target-dir"), root.join("target").into()]);
     Ok(cargo.args(target.into_iter().flatten()).dir(&out))
@@ -125,8 +125,8 @@ fn program(cargo: Cmd, name: &str) -> Result<PathBuf> {
     programs.remove(name).with_context(|| format!("cargo built no program named {name}"))
 }
 
-/// With no bug switched on, the copy decides as the checkout. A bug that is not wholly behind its switch would be found in
-/// place of the others, and the campaign would tell of other programs than those that users run.
+/// Fails unless the copy, with no bug switched on, decides as the checkout. A bug that is not wholly behind its
+/// switch would be found instead of the others, and the campaign would test other programs than those of users.
 fn harmless(root: &Path, simulator: &Path) -> Result<()> {
     let step = Step::begin("schedules with no planted bug switched on, and of the checkout");
     let seeds = |program: &Path| Cmd::new(program.as_os_str()).args(["seeds", HARMLESS]).read();
@@ -141,7 +141,7 @@ fn harmless(root: &Path, simulator: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs each, some side by side, and gives the results in their order.
+/// Runs each, some side by side, and returns the results in order.
 fn each<T, R: Send>(all: &[T], run: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>>
 where
     T: Sync,

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::bugs::{Bug, Edit};
 
-/// In a bug's text: whether the bug is on.
+/// Placeholder in a bug's text for its switch.
 const SWITCH: &str = "PLANTED";
 /// The crate that holds the switches.
 const API: &str = "api/";
@@ -16,12 +16,12 @@ const API: &str = "api/";
 struct Place<'a> {
     range: Range<usize>,
     bug: &'a str,
-    /// Whether the bug is on.
+    /// Expression that is true if the bug is on.
     switch: String,
     edit: &'a Edit,
 }
 
-/// The sources with every bug in them; `read` gives a source as it is.
+/// The sources with every bug in them. `read` returns an original source.
 pub(super) fn plant(
     bugs: &[Bug],
     mut read: impl FnMut(&str) -> Result<String>,
@@ -43,7 +43,7 @@ pub(super) fn plant(
     sources.into_iter().map(|(file, (source, places))| Ok((file.to_owned(), put(&source, places)?))).collect()
 }
 
-/// Where the text stands, which it must do once.
+/// Range of the text. Fails unless it occurs once.
 fn only(source: &str, text: &str, bug: &Bug, file: &str) -> Result<Range<usize>> {
     let mut found = source.match_indices(text);
     match (text.trim().is_empty(), found.next(), found.next()) {
@@ -75,7 +75,7 @@ fn put(source: &str, mut places: Vec<Place<'_>>) -> Result<String> {
     Ok(all)
 }
 
-/// The code as it is and as each of the bugs has it, by their switches.
+/// The original code and the code of each bug, selected by the switches.
 fn switched(first: &Place<'_>, same: &[Place<'_>]) -> Result<String> {
     if let Some(own) = same.iter().find(|place| place.edit.replace.contains(SWITCH)) {
         if same.len() > 1 {
@@ -91,7 +91,7 @@ fn switched(first: &Place<'_>, same: &[Place<'_>]) -> Result<String> {
     Ok(if is.trim_end().ends_with(';') { both } else { format!("({both})") })
 }
 
-/// The module with the switches; at most one bug is on, and only before the simulator starts it is chosen.
+/// The module with the switches. At most one bug is on, chosen before the simulator starts.
 pub(super) fn switches(bugs: &[Bug]) -> String {
     let names: Vec<String> = bugs.iter().map(|bug| format!("{:?}", bug.id)).collect();
     format!(

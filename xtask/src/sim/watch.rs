@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How long the schedules of one bug may take; one that makes the simulator itself hang must not hang us.
+/// Time limit for the schedules of one bug, which may make the simulator itself hang.
 const PATIENCE: Duration = Duration::from_mins(15);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What came of a bug.
+/// Result for a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was found: after so many schedules, by that law.
+    /// Found: the number of schedules, and the law.
     Found(u64, String),
-    /// So many schedules did not show it.
+    /// Not found in this number of schedules.
     NotFound(u64),
-    /// The simulator did not say: its last words.
+    /// No result: the simulator's last line, or the reason.
     Broke(String),
 }
 
@@ -46,7 +46,7 @@ pub(super) fn run(simulator: &Path, bug: &str, at_most: u64) -> Result<Verdict> 
     Ok(read(bug, &String::from_utf8_lossy(&text)))
 }
 
-/// Reads the simulator's words.
+/// Reads the simulator's output.
 fn read(bug: &str, text: &str) -> Verdict {
     let prefix = format!("planted {bug} ");
     let told = text.lines().filter_map(|line| line.strip_prefix(&prefix)).find_map(|line| verdict(line).ok());

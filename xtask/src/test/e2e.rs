@@ -1,4 +1,4 @@
-//! The tests of `tests/e2e`, in parts: each on a cluster of the Kubernetes that it is about.
+//! The tests of `tests/e2e`, in parts. Each runs on a cluster of the Kubernetes that it tests.
 
 use std::path::PathBuf;
 
@@ -14,15 +14,15 @@ use crate::progress::note;
 
 /// The module of tests that need a cluster without the resize API. All others need one with it.
 const WITHOUT_RESIZE: &str = "cri::";
-/// The module of tests that need an older version beside this one, and what tells them where it is.
+/// The module of tests that need an older version beside this one, and the variable with the path of that version.
 const OLDER: &str = "older::";
 const OLDER_IS_AT: &str = "PITSTOP_TEST_OLDER";
-/// The modules that only their own parts have.
+/// Modules that only parts of their own run.
 const APART: [&str; 2] = [WITHOUT_RESIZE, OLDER];
-/// What somebody new does first, by the pages that README names.
+/// Test of a new user's first steps, from the pages that README names.
 const NEWCOMER: &str = "walked::somebody_new_restarts_and_resizes_containers";
-/// One for each way in which pitstop changes a container, and one of what the daemon reads: for clusters on which not all tests
-/// can be run.
+/// One test for each way in which pitstop changes a container, and one of the daemon's reads. For clusters that
+/// cannot run all tests.
 pub(super) const A_FEW: [&str; 7] = [
     "images::images_are_pulled_and_changed_and_put_back",
     "mechanism::native_sidecars_restart_by_both_mechanisms",
@@ -32,7 +32,7 @@ pub(super) const A_FEW: [&str; 7] = [
     "restart::one_container_restarts_and_the_other_stays",
     "verify::the_daemon_tells_what_the_kernel_has_before_and_after_a_resize",
 ];
-/// The same for clusters without it: a restart, and a resize by the daemon.
+/// The same for clusters without the resize API: a restart, and a resize by the daemon.
 pub(super) const A_FEW_WITHOUT_RESIZE: [&str; 2] = [
     "cri::given::a_pod_grows_and_shrinks_in_its_place",
     "cri::given::a_restarted_container_is_given_it_again",
@@ -40,10 +40,10 @@ pub(super) const A_FEW_WITHOUT_RESIZE: [&str; 2] = [
 /// The test programs of `tests/e2e`. No other crate has tests of these names.
 const TESTS: [&str; 2] = ["pitstop", "cluster_conformance"];
 
-/// Tests that may run beside each other mostly wait; the harness keeps all others apart.
+/// Tests that may run side by side mostly wait; the harness separates all others.
 const TEST_THREADS: &str = "--test-threads=3";
-/// The modules of the first parts, which take about as long as each other and as all others. No module inside another one has
-/// one of these names, except in those that have parts of their own.
+/// Modules of the first two parts, which take about as long as each other and as all other tests. No nested module
+/// has one of these names, except in modules with parts of their own.
 const FIRST: [&str; 5] = ["away::", "crash::", "deadline::", "documented::", "updates::"];
 const SECOND: [&str; 9] = [
     "certificates::",
@@ -57,18 +57,18 @@ const SECOND: [&str; 9] = [
     "walked::",
 ];
 
-/// One part.
+/// A part of the tests.
 pub(super) struct Part {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'static str,
     platform: Platform,
-    /// What narrows the tests down to those of this part.
+    /// Arguments that select the tests of this part.
     choice: Vec<&'static str>,
-    /// The checkout of an older version, which its tests install, too.
+    /// Checkout of an older version that its tests also install. None: only this version.
     older: Option<PathBuf>,
 }
 
-/// Those with the resize API, in three parts.
+/// The tests with the resize API, in three parts.
 pub(super) fn with_resize(platform: Platform) -> [Part; 3] {
     let skipped = |modules: &[&'static str]| -> Vec<_> {
         modules.iter().flat_map(|module| ["--skip", *module]).collect()
@@ -85,17 +85,17 @@ pub(super) fn with_resize(platform: Platform) -> [Part; 3] {
     ]
 }
 
-/// [`A_FEW`] of those with it.
+/// [`A_FEW`], with the resize API.
 pub(super) fn a_few(platform: Platform) -> Part {
     Part::new("a few tests on a real cluster", platform, ["--exact"].into_iter().chain(A_FEW).collect())
 }
 
-/// Those without it.
+/// The tests without the resize API.
 pub(super) fn without_resize(platform: Platform) -> Part {
     Part::new("tests on a real cluster without the resize API", platform, vec![WITHOUT_RESIZE])
 }
 
-/// The older version of that checkout takes over, and gives back.
+/// A downgrade to the older version of that checkout, and the upgrade back.
 pub(super) fn older(platform: Platform, checkout: PathBuf) -> Part {
     let part = Part::new("a downgrade and an upgrade on a real cluster", platform, vec![OLDER]);
     Part { older: Some(checkout), ..part }
@@ -111,14 +111,15 @@ impl Part {
         Self { name, platform, choice, older: None }
     }
 
-    /// Runs it on the cluster that there is.
+    /// Runs it on the running cluster.
     pub(super) fn go(&self, cluster: Cluster<'_>) -> Result<Tally> {
         let root = cluster.root;
-        // Along with its own test, as in the tests of the crates: built alone, much of what it rests on is built once more.
+        // Builds the program along with its own test, as in the tests of the crates. Alone, much of it would be built
+        // again.
         let program = ["test", "--no-run", "--locked", "--quiet", "--workspace", "--test", "manual"];
         cargo_test(root).args(program).run()?;
-        // Of the whole workspace, as the tests of the crates: for one package alone, cargo builds most of what comes
-        // from elsewhere once more, with the features that this one asks for.
+        // From the whole workspace, as the tests of the crates: for one package alone, cargo builds most dependencies
+        // again, with the features that this package asks for.
         let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
         let told = cluster.told(cargo_test(root));
         let command = self
@@ -137,7 +138,7 @@ impl Part {
         let good = |tally: &Tally| tally.failed == 0;
         let outcome = lab::with_cluster(cluster, self.platform, 1, images, || self.go(cluster), good)?;
         let mut tally = outcome.value;
-        // A cluster that cannot be taken down is worth knowing, but says less than a suite that could not run.
+        // A cluster that cannot be taken down is a failure, but says less than a suite that could not run.
         if let Err(error) = outcome.down {
             note(format!("{error:#}"));
             tally.broke("taking the cluster down");
@@ -146,7 +147,7 @@ impl Part {
     }
 }
 
-/// A part without a test is a failure: its module is called something else now.
+/// A part without a test is a failure: its module has a new name.
 fn one_at_least(mut tally: Tally) -> Tally {
     if tally.passed + tally.failed == 0 {
         tally.broke("no test ran");
@@ -176,7 +177,7 @@ mod tests {
         for part in parts.iter().chain([&without]) {
             assert_eq!(part.platform.kubernetes.resizes(), part.choice != [WITHOUT_RESIZE], "{}", part.name);
         }
-        // Chosen by a part of the tests' names, which no other module may have.
+        // A part selects tests by part of their names, which no other module may have.
         let folder = workspace::root().unwrap().join("tests/e2e/tests/pitstop");
         let modules = modules(&folder);
         for chosen in named.into_iter().chain(APART) {
@@ -198,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The modules below a folder, as tests' names begin.
+    /// Modules below a folder, named as in tests' names.
     fn modules(folder: &Path) -> Vec<String> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {

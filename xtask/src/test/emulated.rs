@@ -1,5 +1,5 @@
-//! Tests in a machine with cgroup v2 that shares this one's files: those of `tests/e2e`, on a whole cluster in it, and those of the
-//! daemon for which systemd makes the cgroups.
+//! Tests in a virtual machine with cgroup v2 that shares the host's files: those of `tests/e2e`, on a whole cluster,
+//! and those of the daemon with cgroups that systemd makes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::machine::shared::{self, First, STATE};
 use crate::progress::Step;
 use crate::sh::Cmd;
 
-/// The test program.
+/// The test program of `tests/e2e`.
 const PROGRAM: &str = "pitstop";
 /// The tests in the daemon's library.
 const DAEMON: &str = "pitstop_daemon";
-/// Those of them that are run beside systemd.
+/// Those that run beside systemd.
 const RESIZES: [&str; 2] = [
     "resize::containerd_tests::a_container_and_its_pod_grow_shrink_and_get_back_what_they_had",
     "resize::containerd_tests::the_pod_of_a_container_that_has_ended_is_found_by_the_runtime_and_then_by_the_record",
@@ -27,12 +27,12 @@ const RESIZES: [&str; 2] = [
 /// How each script begins.
 const ENVIRONMENT: &str = "set -e\n\
     export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root RUST_BACKTRACE=0 CI=true\n";
-/// By what waits are longer there.
+/// Factor for longer waits in the machine.
 const PATIENCE: u32 = 20;
-/// How long all of it may take.
+/// Time limit of a run.
 const LIMIT: Duration = Duration::from_mins(90);
 
-/// Who makes the control groups of Pods and containers there.
+/// Driver of the cgroups of Pods and containers in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     /// The kubelet and the runtime.
@@ -42,7 +42,7 @@ pub(crate) enum Driver {
 }
 
 impl Driver {
-    /// As the kubelet calls it.
+    /// The kubelet's name for it.
     fn name(self) -> &'static str {
         match self {
             Self::Cgroupfs => "cgroupfs",
@@ -58,7 +58,7 @@ pub(super) fn on_a_cluster(
     driver: Driver,
     images: &[Built],
 ) -> Result<Tally> {
-    // Of the whole workspace, as the other parts build it.
+    // From the whole workspace, as the other parts.
     let program = built(root, &["--workspace", "--test", PROGRAM], PROGRAM)?;
     let step = Step::begin("a cluster with cgroup v2 in an emulated machine (about ten minutes)");
     let tests = if platform.kubernetes.resizes() { &A_FEW[..] } else { &A_FEW_WITHOUT_RESIZE };
@@ -70,7 +70,7 @@ pub(super) fn on_a_cluster(
 
 /// The daemon's tests of resizes with a real containerd, in a machine whose first process is systemd.
 pub(super) fn with_systemd(root: &Path) -> Result<Tally> {
-    // Of the whole workspace, as the tests of the crates.
+    // From the whole workspace, as the tests of the crates.
     let program = built(root, &["--workspace", "--exclude", "pitstop-e2e", "--lib"], DAEMON)?;
     let step = Step::begin("the daemon's tests beside systemd in an emulated machine (some minutes)");
     let script = format!(
@@ -85,14 +85,14 @@ pub(super) fn with_systemd(root: &Path) -> Result<Tally> {
     tally
 }
 
-/// A program of tests.
+/// Builds a test program.
 fn built(root: &Path, chosen: &[&str], name: &str) -> Result<PathBuf> {
     let cargo = Cmd::cargo().args(["test", "--no-run", "--locked", "--quiet"]).args(chosen);
     let messages = cargo.arg("--message-format=json-render-diagnostics").dir(root).read_loud()?;
     executables(&messages)?.remove(name).with_context(|| format!("cargo built no tests {name}"))
 }
 
-/// Runs a script in the machine, and counts its tests, of which there are so many.
+/// Runs a script in the machine and counts its tests. Another number than `tests` is a failure.
 fn run(root: &Path, first: First, script: &str, tests: usize) -> Result<Tally> {
     let mut count = CargoCount::default();
     shared::run(root, first, script, LIMIT, |line| {
@@ -107,7 +107,7 @@ fn run(root: &Path, first: First, script: &str, tests: usize) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What the machine runs.
+/// The script for the machine.
 fn script(
     root: &Path,
     platform: Platform,
@@ -137,12 +137,12 @@ fn script(
     Ok(script)
 }
 
-/// A path for the shell.
+/// A path, quoted for the shell.
 fn text(path: &Path) -> Result<String> {
     path.to_str().map(quoted).with_context(|| format!("{} is no text", path.display()))
 }
 
-/// A word for the shell.
+/// A word, quoted for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

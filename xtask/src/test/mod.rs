@@ -28,24 +28,24 @@ use crate::{
     promtool, sim,
 };
 
-/// The run of `cargo xtask chaos` that every test run has.
+/// Options of `cargo xtask chaos` in every test run.
 const CHAOS_MINUTES: u64 = 3;
 const CHAOS_SEED: u64 = 6;
 
-/// The images of the tests are those that are built faster: the same sources, and two minutes less for two processors. Those
-/// that users get run in the demo and in `cargo xtask platforms`.
+/// The tests use images that are built faster: the same sources, and two minutes less for two processors. The demo
+/// and `cargo xtask platforms` run the images that users get.
 const DEV: bool = true;
 
-/// How far what is built ahead stands back: behind the tests of the crates.
+/// Niceness of builds ahead of time: lower priority than the tests of the crates.
 const AHEAD: u8 = 5;
-/// How far what computes stands back: behind the clusters, whose tests are what takes longest.
+/// Niceness of computing suites: lower priority than the clusters, whose tests take longest.
 const COMPUTING: u8 = 15;
 
-/// The command. Whatever happens, all suites that can run do, and the last line is the count.
+/// The command. All suites that can run do, even after failures. The last line is the count.
 pub(crate) fn run(root: &Path) -> ExitCode {
     let mut total = Tally::default();
-    // Tests of the crates use the container runtime too. Those that miss something say so themselves.
-    // Now, since no two suites may install at a time.
+    // Tests of the crates use the container runtime too. Suites report missing requirements themselves. Installs now,
+    // since no two suites may install at the same time.
     let all = [
         cluster::install_packages(),
         fuzz::require(),
@@ -58,12 +58,12 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             note(format!("{error:#}"));
         }
     }
-    // Programs that are linked, and tests that wait, leave a processor idle.
+    // Linking, and tests that wait, leave a processor idle.
     std::thread::scope(|scope| {
         scope.spawn(|| ahead(root));
         suite(&mut total, "tests of the crates", || crates(root));
     });
-    // What computes goes beside what mostly waits: a cluster leaves the processors idle.
+    // Computing suites run beside the clusters, which mostly wait and leave the processors idle.
     std::thread::scope(|scope| {
         let computing = scope.spawn(|| computing(root));
         on_clusters(root, &mut total);
@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     if total.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Builds what the first cluster needs. What does not build, its suite will tell.
+/// Builds what the first cluster needs. Its suite reports what does not build.
 fn ahead(root: &Path) {
     if lab::require().is_ok() {
         priority::stand_back(AHEAD);
@@ -99,8 +99,8 @@ fn computing(root: &Path) -> Tally {
     priority::stand_back(COMPUTING);
     let mut total = Tally::default();
     suite(&mut total, "campaign of the simulator and of the models", || campaign(root));
-    // By the time that the last suites on clusters begin, their programs are there. Not sooner: one is built at a time, and the
-    // first clusters would wait for what stands back.
+    // Builds the programs of the last suites on clusters in time. Not sooner: only one build runs at a time, and the
+    // first clusters would wait for this low priority.
     if lab::require().is_ok() {
         let program = |name| lab::program(root, name).map(drop);
         let built = build(root, Kubernetes::without_resize())
@@ -110,7 +110,7 @@ fn computing(root: &Path) -> Tally {
             note(format!("{error:#}"));
         }
     }
-    // An emulated machine has one processor.
+    // The emulated machine often waits, so the other suites run beside it.
     std::thread::scope(|scope| {
         let emulated = scope.spawn(|| {
             let mut total = Tally::default();
@@ -138,7 +138,7 @@ fn on_clusters(root: &Path, total: &mut Tally) {
         if let Some(skipped) = skipped(lab::require())? {
             return Ok(skipped);
         }
-        // Commands of the documentation that tests run need it.
+        // Tests run commands of the documentation that need jq.
         debian::ensure(&["jq"], "the tests on a cluster")?;
         images = image::build(root, DEV)?;
         Ok(Tally::default())
@@ -161,10 +161,11 @@ fn on_clusters(root: &Path, total: &mut Tally) {
     side_by_side(root, total, runs(&with_resize, images).chain(rest));
 }
 
-/// What is done on a cluster, and what it is called.
+/// Name of a suite, and its run on a cluster.
 type OnCluster<'a> = (&'a str, Box<dyn FnOnce(Cluster<'_>) -> Result<Tally> + Send + 'a>);
 
-/// Runs suites on several clusters, each as soon as one is free: most tests on a cluster wait, and many need it for themselves.
+/// Runs suites on several clusters, each as soon as a cluster is free. Most tests on a cluster wait, and many need it
+/// for themselves.
 fn side_by_side<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<Item = OnCluster<'a>>) {
     let queue = Mutex::new(suites.into_iter().collect::<VecDeque<_>>());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -186,7 +187,7 @@ fn side_by_side<'a>(root: &Path, total: &mut Tally, suites: impl IntoIterator<It
     });
 }
 
-/// The tests of `tests/e2e` that are about such a platform, on clusters of it.
+/// The tests of `tests/e2e` for a platform, on its clusters.
 pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> Tally {
     let mut total = Tally::default();
     if !platform.kubernetes.resizes() {
@@ -194,7 +195,7 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
         suite(&mut total, part.name, || part.run(Cluster::of(root), images));
         return total;
     }
-    // Many of the others need `MutatingAdmissionPolicy`.
+    // Many other tests need `MutatingAdmissionPolicy`.
     if !platform.kubernetes.mutates() {
         return a_few(root, platform, images);
     }
@@ -202,7 +203,7 @@ pub(crate) fn on_platform(root: &Path, platform: Platform, images: &[Built]) -> 
     total
 }
 
-/// Runs of those parts.
+/// The suites of those parts.
 fn runs<'a>(parts: &'a [Part], images: &'a [Built]) -> impl Iterator<Item = OnCluster<'a>> {
     parts.iter().map(|part| -> OnCluster<'_> { (part.name, Box::new(|cluster| part.run(cluster, images))) })
 }
@@ -215,7 +216,7 @@ pub(crate) fn a_few(root: &Path, platform: Platform, images: &[Built]) -> Tally 
     total
 }
 
-/// The older version of that checkout takes over, and gives back; its images are among the images.
+/// A downgrade to the older version of that checkout, and the upgrade back. `images` includes its images.
 pub(crate) fn downgraded(root: &Path, platform: Platform, checkout: PathBuf, images: &[Built]) -> Tally {
     let mut total = Tally::default();
     let part = e2e::older(platform, checkout);
@@ -223,7 +224,7 @@ pub(crate) fn downgraded(root: &Path, platform: Platform, checkout: PathBuf, ima
     total
 }
 
-/// What the first pages show, on the cluster that runs.
+/// The commands of the first pages, on the running cluster.
 pub(crate) fn newcomer(root: &Path, platform: Platform) -> Tally {
     let mut total = Tally::default();
     let part = e2e::newcomer(platform);
@@ -231,7 +232,7 @@ pub(crate) fn newcomer(root: &Path, platform: Platform) -> Tally {
     total
 }
 
-/// A few tests of `tests/e2e` on such a cluster with cgroup v2, in a machine that is emulated: twenty times as slow as this one.
+/// A few tests of `tests/e2e` on a cluster with cgroup v2, in an emulated machine: twenty times as slow as this one.
 pub(crate) fn on_cgroup2(root: &Path, platform: Platform, driver: Driver, images: &[Built]) -> Result<Tally> {
     if driver == Driver::Systemd {
         debian::ensure(&["systemd"], "a node whose control groups systemd makes")?;
@@ -240,7 +241,7 @@ pub(crate) fn on_cgroup2(root: &Path, platform: Platform, driver: Driver, images
     emulated::on_a_cluster(root, platform, driver, images)
 }
 
-/// The daemon's own tests of resizes, where systemd makes the cgroups.
+/// The daemon's own tests of resizes, with cgroups that systemd makes.
 pub(crate) fn with_systemd(root: &Path) -> Result<Tally> {
     if let Some(skipped) = skipped(machine::require(root))? {
         return Ok(skipped);
@@ -249,7 +250,7 @@ pub(crate) fn with_systemd(root: &Path) -> Result<Tally> {
     emulated::with_systemd(root)
 }
 
-/// Runs one suite; what keeps it from running is one failure with the suite's name.
+/// Runs one suite. A suite that cannot run is one failure with its name.
 fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
     let step = Step::begin(name);
     match run() {
@@ -268,14 +269,14 @@ fn suite(total: &mut Tally, name: &str, run: impl FnOnce() -> Result<Tally>) {
     step.done();
 }
 
-/// Every test of the crates.
+/// Arguments for every test of the crates.
 const CRATES: [&str; 6] = ["test", "--locked", "--no-fail-fast", "--workspace", "--exclude", "pitstop-e2e"];
 
 fn crates(root: &Path) -> Result<Tally> {
     counted(cargo_test(root).args(CRATES), CargoCount::default())
 }
 
-/// Some of them, by arguments of `cargo test`, and with an environment that tells them how.
+/// Runs some of them: `tests` are arguments of `cargo test`, `told` environment variables.
 pub(crate) fn some_of_crates(root: &Path, tests: &[&str], told: &[(&str, &OsStr)]) -> Result<Tally> {
     let command = cargo_test(root).args(CRATES).args(tests);
     counted(
@@ -284,7 +285,8 @@ pub(crate) fn some_of_crates(root: &Path, tests: &[&str], told: &[(&str, &OsStr)
     )
 }
 
-/// Those of them that start a container runtime, once more. They take it from the `PATH`, where Debian's is otherwise.
+/// Tests of the crates that start a container runtime, to run again. They take it from the `PATH`, which usually has
+/// Debian's.
 const ON_A_RUNTIME: [&[&str]; 2] = [
     &["--test", "containerd", "--test", "conformance", "--test", "program"],
     &["--lib", "--", "containerd_tests", "disk::tests", "search"],
@@ -340,18 +342,18 @@ fn module(root: &Path) -> Result<Tally> {
     if let Some(skipped) = skipped(cluster::require_go())? {
         return Ok(skipped);
     }
-    // Without vet, which the checks run: with its choice for tests, it reads all of Kubernetes once more.
+    // Without vet, which `cargo xtask check` runs: for tests, it would read all of Kubernetes again.
     let tests = Kubernetes::default().go(root, "test").args(["-vet=off", "-v", "./..."]);
     counted(tests, GoCount::default())
 }
 
-/// What has one verdict is one test: whether it is good.
+/// A run with one verdict is one test.
 fn verdict(good: Result<bool>) -> Result<Tally> {
     let good = good?;
     Ok(Tally { passed: u64::from(good), failed: u64::from(!good), ..Tally::default() })
 }
 
-/// Where something is missing: one skipped test, but in continuous integration an error.
+/// If a requirement is missing: one skipped test, but an error in continuous integration.
 fn skipped(requirement: Result<()>) -> Result<Option<Tally>> {
     match requirement {
         Ok(()) => Ok(None),
@@ -363,7 +365,7 @@ fn skipped(requirement: Result<()>) -> Result<Option<Tally>> {
     }
 }
 
-/// Cargo, with lines that can be read.
+/// Cargo, with output without colors.
 fn cargo_test(root: &Path) -> Cmd {
     Cmd::cargo().dir(root).env("CARGO_TERM_COLOR", "never")
 }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// What was counted.
+/// Counts of tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) skipped: u64,
-    /// What failed, by name: tests, and what has no test to show for it (did not compile, broke off, could not be started).
+    /// Names of failed tests, and of failures without a test (did not compile, broke off, could not be started).
     pub(crate) failures: Vec<String>,
 }
 
@@ -21,7 +21,7 @@ impl Tally {
         self.failures.extend(other.failures);
     }
 
-    /// Counts one failure that no test stands for.
+    /// Counts one failure without a test.
     pub(crate) fn broke(&mut self, what: impl Into<String>) {
         self.failed += 1;
         self.failures.push(what.into());
@@ -44,7 +44,7 @@ pub(crate) trait Count {
     /// Takes a line.
     fn line(&mut self, line: &str);
 
-    /// Ends: `success` is what the runner's exit code says.
+    /// Returns the counts. `success`: whether the runner's exit code is 0.
     fn end(self, success: bool) -> Tally;
 }
 
@@ -54,19 +54,19 @@ pub(crate) struct CargoCount {
     tally: Tally,
     /// The program that was started and has not yet given its result.
     running: Option<String>,
-    /// What stands below `failures:`.
+    /// Lines below `failures:`.
     listed: Option<Listed>,
 }
 
-/// Below `failures:` stands what each test printed; then, below a second one, their names alone.
+/// Lines below `failures:`: first the output of each test, then, below a second one, only their names.
 #[derive(Debug, Default)]
 struct Listed {
-    /// A test, and the first lines from its panic on.
+    /// Each test, and the first lines of its panic.
     told: Vec<(String, Vec<String>)>,
     names: Vec<String>,
 }
 
-/// How many lines of a panic are kept: the last lines of a long run may be all that anyone sees.
+/// Number of lines that are kept of a panic: users may see only the last lines of a long run.
 const PANIC_LINES: usize = 12;
 
 impl Listed {
@@ -86,7 +86,7 @@ impl Listed {
         self.names.extend(line.strip_prefix("    ").map(str::to_owned));
     }
 
-    /// Each name, and below it what is known.
+    /// Each name, and below it the lines of its panic.
     fn end(self) -> impl Iterator<Item = String> {
         let Self { told, names } = self;
         names.into_iter().map(move |name| {
@@ -162,7 +162,7 @@ impl Count for GoCount {
         } else if line.starts_with("--- SKIP: ") {
             self.tally.skipped += 1;
         } else if let Some(package) = line.strip_prefix("FAIL\t") {
-            // A package that failed without a test that did: it was not built, or panicked.
+            // A package that failed without a failed test was not built, or panicked.
             if self.tally.failed == self.before {
                 self.tally.broke(package.split_whitespace().next().unwrap_or("go test"));
             }

@@ -1,10 +1,10 @@
-//! Laws about the whole graph of dependencies, as `cargo metadata` tells it.
+//! Laws about the whole dependency graph, from `cargo metadata`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, Metadata};
 
-/// Each crate of the workspace and the others that it may use, tests aside: `api` <- `*/core` <- programs.
+/// Each crate of the workspace, and our crates that it may use outside tests: `api` <- `*/core` <- programs.
 const ARROWS: [(&str, &[&str]); 19] = [
     ("pitstop-api", &[]),
     ("pitstop-cri", &["pitstop-api"]),
@@ -18,8 +18,8 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("pitstop-sim", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-models", &["pitstop-api", "pitstop-controller-core", "pitstop-daemon-core"]),
     ("pitstop-e2e", &["pitstop-api", "pitstop-cri", "pitstop-kit", "pitstop-manifests-test", "pitstop-sim"]),
-    // The daemon's core plays nodes; of the controller's, only how often the lease is renewed. Images and their registry are those
-    // of the tests.
+    // The daemon's core plays nodes. The controller's core is only for the renewal period of the lease. Images and
+    // their registry are those of the tests.
     (
         "pitstop-bench",
         &[
@@ -52,7 +52,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("xtask", &["pitstop-api"]),
 ];
 
-/// Crates whose types cross our borders: a second version would be a second set of types.
+/// Crates whose types our crates share: a second version would be a second set of types.
 const SINGLES: [&str; 9] = [
     "k8s-openapi",
     "kube",
@@ -65,7 +65,7 @@ const SINGLES: [&str; 9] = [
     "tonic",
 ];
 
-/// Crates that do the work of others that we have, and do not build into small static programs.
+/// Crates that duplicate others in the tree, and do not build into small static programs.
 const ABSENT: [&str; 5] = ["aws-lc-rs", "aws-lc-sys", "native-tls", "openssl", "openssl-sys"];
 
 /// Dependencies between our crates that point the wrong way.
@@ -90,7 +90,7 @@ pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
     breaches
 }
 
-/// Crates that are there in two versions and may not be.
+/// Crates of [`SINGLES`] that have several versions.
 pub(super) fn singles(metadata: &Metadata) -> Vec<String> {
     let mut versions: BTreeMap<&str, BTreeSet<_>> = BTreeMap::new();
     for package in &metadata.packages {
@@ -106,7 +106,7 @@ pub(super) fn singles(metadata: &Metadata) -> Vec<String> {
     breaches
 }
 
-/// Crates that may not be there at all.
+/// Crates of [`ABSENT`] that are in the tree.
 pub(super) fn absences(metadata: &Metadata) -> Vec<String> {
     let present: BTreeSet<_> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
     let say = |name: &&str| format!("{name} is in the tree; `cargo tree -i {name}` says why");
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// A crate of ours that uses others of ours, each with the kind of the use.
+    /// A crate of ours, and our crates that it uses, each with the kind of dependency.
     fn ours(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
         let uses = uses.iter().map(|(name, kind)| {
             json!({ "name": name, "kind": kind, "path": format!("/src/{name}"), "req": "*", "optional": false,

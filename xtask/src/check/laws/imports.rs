@@ -1,9 +1,7 @@
-//! The law that the folders of a crate import each other in no circle: each can be read and changed with nothing in mind
-//! but what it imports.
+//! The law against import cycles between the folders of a crate. A reader of a folder needs to know only its imports.
 //!
-//! A folder is what lies directly below `src`: `x.rs` belongs to the folder `x`, and a file without a folder of its name
-//! counts like one. What `lib.rs` shows under a name of its own belongs to the folder that it is from. Tests may import
-//! what they like.
+//! A folder is an entry directly below `src`: `x.rs` belongs to the folder `x`, and counts as a folder if there is no
+//! `x`. A name that `lib.rs` re-exports belongs to the folder that it comes from. Tests may import anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +9,7 @@ use anyhow::{Context as _, Result};
 use syn::visit::Visit;
 use syn::{Attribute, ImplItemFn, Item, ItemFn, ItemImpl, ItemMod, ItemUse, Meta, UseTree};
 
-/// The crates that keep the law, each by the folder of its sources.
+/// Source folders of the crates that the law applies to.
 pub(super) const CHECKED: [&str; 7] = [
     "api/src/",
     "controller/src/",
@@ -22,10 +20,10 @@ pub(super) const CHECKED: [&str; 7] = [
     "kit/src/",
 ];
 
-/// Which folder imports which, and the files that say so.
+/// Imported folders of each folder, and the files with the import.
 type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Circles among the sources of a crate: each by its path below `src`, and its text.
+/// Import cycles of a crate. `sources`: each text by its path below `src`.
 pub(super) fn circles(sources: &BTreeMap<String, String>) -> Result<Vec<String>> {
     let imports = imports(sources)?;
     let mut breaches = Vec::new();
@@ -51,7 +49,7 @@ pub(super) fn circles(sources: &BTreeMap<String, String>) -> Result<Vec<String>>
     Ok(breaches)
 }
 
-/// All folders that a folder imports, at any distance.
+/// All folders that a folder imports, directly or indirectly.
 fn reached(imports: &Imports, folder: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut next = vec![folder];
@@ -92,14 +90,14 @@ fn imports(sources: &BTreeMap<String, String>) -> Result<Imports> {
     Ok(imports)
 }
 
-/// The folder that a file belongs to; none for the roots of a library and of a program.
+/// The folder of a file. None for `lib.rs` and `main.rs`.
 fn folder(file: &str) -> Option<&str> {
     let first = file.split('/').next().unwrap_or(file);
     let name = first.strip_suffix(".rs").unwrap_or(first);
     Some(name).filter(|_| !["lib.rs", "main.rs"].contains(&file))
 }
 
-/// Whether a file is of tests, by its name or since it lies below a module of tests.
+/// Whether a file belongs to tests, by its name or because it lies below a test module.
 fn is_test(file: &str, tests: &BTreeSet<String>) -> bool {
     let named = |part: &str| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs");
     file.split('/').any(named)
@@ -108,7 +106,7 @@ fn is_test(file: &str, tests: &BTreeSet<String>) -> bool {
         })
 }
 
-/// What the root of a crate shows of its folders: each name, and the folder.
+/// Names that the root of a crate re-exports, each with its folder.
 fn shown(items: &[Item]) -> BTreeMap<String, String> {
     let mut shown = BTreeMap::new();
     for item in items {
@@ -119,7 +117,7 @@ fn shown(items: &[Item]) -> BTreeMap<String, String> {
     shown
 }
 
-/// The names that an import ends with.
+/// Passes the last names of an import to `tell`.
 fn leaves(tree: &UseTree, tell: &mut impl FnMut(String)) {
     match tree {
         UseTree::Path(path) => leaves(&path.tree, tell),
@@ -130,17 +128,17 @@ fn leaves(tree: &UseTree, tell: &mut impl FnMut(String)) {
     }
 }
 
-/// What a source names of its crate, outside its tests.
+/// Names of its own crate that a source uses outside tests.
 #[derive(Default)]
 struct Seen {
-    /// What follows on `crate::`.
+    /// Names after `crate::`.
     names: BTreeSet<String>,
-    /// Modules of tests that are files of their own.
+    /// Test modules in files of their own.
     tests: BTreeSet<String>,
 }
 
 impl Seen {
-    /// The paths of the modules of tests that a file names, without the ending.
+    /// Paths of the test modules that a file declares, without the extension.
     fn tests_below(&self, file: &str) -> Vec<String> {
         let (folder, name) = file.rsplit_once('/').map_or(("", file), |(folder, name)| (folder, name));
         let own = name.strip_suffix(".rs").filter(|own| !["lib", "main", "mod"].contains(own));
@@ -149,7 +147,7 @@ impl Seen {
         self.tests.iter().map(|test| parts(test.as_str()).collect::<Vec<_>>().join("/")).collect()
     }
 
-    /// The first names of an import from the crate.
+    /// Adds the first names of an import from the crate.
     fn imported(&mut self, tree: &UseTree) {
         match tree {
             UseTree::Path(path) => drop(self.names.insert(path.ident.to_string())),
@@ -208,7 +206,7 @@ impl<'ast> Visit<'ast> for Seen {
     }
 }
 
-/// Whether something is there for tests only.
+/// Whether the attributes include `cfg(test)`.
 fn tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };

@@ -1,6 +1,6 @@
-//! Laws about each crate's own Cargo.toml: the workspace's lints hold in it, and the workspace's versions.
+//! Laws about each crate's own Cargo.toml: it inherits the workspace's lints and versions.
 
-/// A breach when a crate does not inherit the workspace's lints.
+/// A breach if a crate does not inherit the workspace's lints.
 pub(super) fn lints(name: &str, manifest: &str) -> Option<String> {
     let inherited = entries(manifest).any(|(section, key, value)| {
         (section == "lints" && key == "workspace" || section.is_empty() && key == "lints.workspace")
@@ -11,18 +11,18 @@ pub(super) fn lints(name: &str, manifest: &str) -> Option<String> {
     })
 }
 
-/// Breaches where a crate names a version or a place of its own instead of the workspace's.
+/// Breaches: dependencies with a version, path or git source of their own instead of the workspace's.
 pub(super) fn versions(name: &str, manifest: &str) -> Vec<String> {
     let of_own = |(section, key, value): (&str, &str, &str)| {
         let (list, within) = dependencies(section)?;
-        // A section of its own for one dependency: its entries are not dependencies.
+        // A section for one dependency: its entries are not dependencies.
         if let Some(dependency) = within {
             return (key == "version" || key == "path" || key == "git")
                 .then(|| (list.to_owned(), dependency.to_owned()));
         }
         let inherited = key.ends_with(".workspace") && value == "true"
             || value.replace(' ', "").contains("workspace=true");
-        // A further line about one that is inherited, as `serde.features`.
+        // A further line for an inherited dependency, such as `serde.features`.
         let further =
             key.split_once('.').is_some_and(|(_, field)| !["version", "path", "git"].contains(&field));
         (!inherited && !further).then(|| (list.to_owned(), key.to_owned()))
@@ -33,16 +33,16 @@ pub(super) fn versions(name: &str, manifest: &str) -> Vec<String> {
     entries(manifest).filter_map(of_own).map(say).collect()
 }
 
-/// A section's list of dependencies, and the one dependency that it is about.
+/// A section's list of dependencies, and the dependency if the section is for only one.
 fn dependencies(section: &str) -> Option<(&str, Option<&str>)> {
-    // [target.'cfg(unix)'.dependencies]: what stands before says only when.
+    // [target.'cfg(unix)'.dependencies]: the part before is only a condition.
     let start = section.rfind("dependencies")?;
     let list = section.get(..start + "dependencies".len())?;
     let rest = section.get(list.len()..)?;
     if rest.is_empty() { Some((list, None)) } else { rest.strip_prefix('.').map(|one| (list, Some(one))) }
 }
 
-/// Section, key and value of every `key = value` line. Values over several lines give their first.
+/// Section, key and value of every `key = value` line. A value of several lines is cut to its first line.
 fn entries(manifest: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     let mut section = "";
     manifest.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter_map(move |line| {

@@ -1,7 +1,7 @@
-//! The laws of the workspace: which crate may use which, what the pure ones may not reach, what is there
-//! once, which folders import each other in no circle, what every crate inherits, and what no text may hold.
+//! The laws of the workspace, about dependencies between crates, pure crates, duplicate versions, import cycles,
+//! inherited settings and forbidden texts.
 //!
-//! Each law is a pure function from what cargo says, or from a source, to the breaches.
+//! Each law is a pure function from cargo's output, or from a source, to the breaches.
 
 mod graph;
 mod imports;
@@ -57,7 +57,7 @@ fn breaches(root: &Path) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
-/// The sources below a folder: each by its path from there, and its text.
+/// Text of each source below a folder, by its path from the folder.
 fn sources(root: &Path, folder: &str, files: &[PathBuf]) -> Result<BTreeMap<String, String>> {
     let mut sources = BTreeMap::new();
     for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
@@ -69,8 +69,8 @@ fn sources(root: &Path, folder: &str, files: &[PathBuf]) -> Result<BTreeMap<Stri
     Ok(sources)
 }
 
-/// What a package reaches when it is built alone. `cargo metadata` cannot say it: there, features that any
-/// crate of the workspace asks for are on for all.
+/// Dependencies of a package that is built alone. `cargo metadata` cannot report them: it enables features for all
+/// crates if any crate of the workspace asks for them.
 fn reached(root: &Path, package: &str) -> Result<String> {
     let args = [
         "tree",

@@ -1,4 +1,4 @@
-//! The law that what decides cannot act: the pure crates reach nothing that waits, dials or calls the system.
+//! The law that code that decides cannot act: pure crates depend on nothing that waits, connects or calls the system.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 pub(super) const PURE: [&str; 4] =
     ["pitstop-api", "pitstop-cli-core", "pitstop-controller-core", "pitstop-daemon-core"];
 
-/// What they may not reach, at any distance.
+/// Crates that a pure crate may not depend on, directly or indirectly.
 const IMPURE: [&str; 12] = [
     "axum",
     "hyper",
@@ -22,8 +22,8 @@ const IMPURE: [&str; 12] = [
     "tracing-subscriber",
 ];
 
-/// Breaches in what `cargo tree --prefix none --format {p}` says of a pure crate: `name version (source)`,
-/// one a line.
+/// Breaches in the output of `cargo tree --prefix none --format {p}` for a pure crate: lines of `name version
+/// (source)`.
 pub(super) fn reaches(pure: &str, tree: &str) -> Vec<String> {
     let reached: BTreeSet<_> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
     if !reached.contains(pure) {

@@ -1,10 +1,10 @@
-//! The law that nobody sees Rust's debug output: not in a message, not in a log line. The sources of production format
-//! nothing with `{:?}`, and at the edge, where errors of libraries come from, an error is shown only by
-//! `pitstop_kit::describe`: some libraries have debug output in their own words.
+//! The law against Rust's debug output in messages and log lines. Production sources format nothing with `{:?}`. At
+//! the edge, where libraries return errors, only `pitstop_kit::describe` shows an error: the messages of some
+//! libraries contain debug output.
 
 use std::path::Path;
 
-/// The sources of production.
+/// Production sources.
 const PRODUCTION: [&str; 7] = [
     "api/src/",
     "controller/core/src/",
@@ -14,15 +14,15 @@ const PRODUCTION: [&str; 7] = [
     "daemon/src/",
     "kit/src/",
 ];
-/// Those of them that hold errors of libraries.
+/// Production sources with errors of libraries.
 const EDGE: [&str; 3] = ["controller/src/", "daemon/src/", "kit/src/"];
-/// Written by a program, never shown; the one place that shows an error's own words; a server of tests.
+/// Exceptions: generated code that is never shown, the only file that shows an error's own message, a test server.
 const EXEMPT: [&str; 3] =
     ["cri-proto/src/gen/runtime.v1.rs", "kit/src/describe.rs", "controller/src/certs/fake_api.rs"];
-/// What an error is called.
+/// Variable names of errors.
 const ERRORS: [&str; 3] = ["error", "err", "e"];
 
-/// Whether the law is about this source, named from the root of the checkout.
+/// Whether the law applies to a source, named from the root of the checkout.
 pub(super) fn is_bound(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     let test = name == "tests.rs" || name.ends_with("_tests.rs") || file.contains("/tests/");
@@ -48,7 +48,7 @@ pub(super) fn breaches(file: &str, text: &str) -> Vec<String> {
     breaches
 }
 
-/// The numbered lines of a source without comments and without its modules of tests.
+/// The numbered lines of a source, without comments and test modules.
 fn code(text: &str) -> Vec<(usize, &str)> {
     let mut code = Vec::new();
     let (mut attributed, mut inside) = (false, false);

@@ -1,4 +1,4 @@
-//! What the program can be asked to do.
+//! The commands of the program.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
@@ -36,38 +36,38 @@ pub fn guarded(schedule: &Schedule, telling: bool) -> Ran {
     })
 }
 
-/// What many schedules came to.
+/// Result of many schedules.
 #[derive(Debug, Default)]
 pub struct Sum {
-    /// How many ran.
+    /// Number of schedules that ran.
     pub schedules: u64,
-    /// Seeds that broke something, and what.
+    /// Seeds that violated an invariant, with the violation.
     pub violations: Vec<(u64, Violation)>,
-    /// Each seed with the hash of what was decided, in the order of the seeds.
+    /// Each seed with the hash of its decisions, in the order of the seeds.
     pub hashes: Vec<(u64, u64)>,
-    /// Of all these hashes.
+    /// Hash of all these hashes.
     pub trace: u64,
-    /// How requests ended.
+    /// Outcomes of requests, with their counts.
     pub ends: BTreeMap<String, usize>,
 }
 
-/// So many seeds that no run before had: they begin with the microseconds since 1970.
+/// `count` seeds that no earlier run had: the first is the number of microseconds since 1970.
 pub fn fresh(since_1970: Duration, count: u64) -> Range<u64> {
     let first = u64::try_from(since_1970.as_micros()).unwrap_or_default();
     first..first.saturating_add(count)
 }
 
-/// What runs these seeds again.
+/// The command that runs these seeds again.
 pub fn again(seeds: &Range<u64>) -> String {
     format!("cargo xtask sim --seeds {}..{}", seeds.start, seeds.end)
 }
 
-/// The seeds of `A..B`.
+/// Parses `A..B`; None for other texts.
 pub fn range(text: &str) -> Option<Range<u64>> {
     text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?))
 }
 
-/// Runs the schedules of seeds, in so many threads; each schedule runs in one.
+/// Runs the schedules of seeds in `jobs` threads; each schedule runs in one.
 pub fn seeds(range: Range<u64>, jobs: u64) -> Sum {
     let part = |job: u64| -> Vec<(u64, Ran)> {
         let mine = range.clone().filter(|seed| seed % jobs == job);
@@ -93,12 +93,12 @@ pub fn seeds(range: Range<u64>, jobs: u64) -> Sum {
     sum
 }
 
-/// A readable story of one schedule, and what it broke.
+/// Runs one schedule and records a readable story.
 pub fn trace(schedule: &Schedule) -> Ran {
     guarded(schedule, true)
 }
 
-/// The smallest schedule that fails as this one does, as text.
+/// The smallest schedule found that violates the same invariant, also as text.
 pub fn smallest(schedule: &Schedule) -> (Schedule, String) {
     let small = shrink(schedule);
     let steps = small.steps.iter().map(|s| format!("  {:>8} ms  {:?}\n", s.at, s.what));
@@ -107,14 +107,14 @@ pub fn smallest(schedule: &Schedule) -> (Schedule, String) {
     (small, text)
 }
 
-/// Crash at every effect.
+/// Result of the runs with a crash at every effect.
 #[derive(Debug, Default)]
 pub struct Crashes {
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// Scenario, effect and position that broke something.
+    /// Scenario, crash and violation of each failed run.
     pub violations: Vec<(String, Crash, Violation)>,
-    /// Kinds of effects with the positions at which a process was killed, and how often.
+    /// Number of kills by kind of effect and position.
     pub coverage: BTreeMap<(String, Position), usize>,
 }
 
@@ -158,19 +158,19 @@ pub fn crash_points(jobs: usize) -> Crashes {
     sum
 }
 
-/// Hours by which the clocks of API server, controllers and nodes are wrong, in the runs that must be as the one with the
-/// clocks that were drawn.
+/// Hours by which the clocks of API server, controllers and nodes are wrong. Decisions must be the same as with the
+/// drawn clocks.
 const SKEWS: [[i64; 3]; 4] = [[12, -12, 0], [-12, 12, 12], [0, 12, -12], [3, 0, -1]];
 
-/// Runs schedules again, each under several sets of clocks. `drawn`: their seeds, with the hash of each as it was drawn
-/// ([`Sum::hashes`]). Gives back the seeds whose decisions were not the same.
+/// Runs each schedule again under several sets of clocks. `drawn`: seeds with their hashes under the drawn clocks
+/// ([`Sum::hashes`]). Returns the seeds whose decisions differ.
 pub fn skews(drawn: &[(u64, u64)], jobs: u64) -> Vec<u64> {
     let same = |seed: u64, drawn: u64| -> bool {
         let mut schedule = draw::schedule(seed);
         SKEWS.iter().all(|[server, controllers, nodes]| {
             let hour = 3_600_000;
-            // Times of creation are whole seconds of this clock, and objects of the same second are told apart by their
-            // names: which second an object falls into is no matter of how wrong the clock is.
+            // Keep the fraction of a second: creation times are whole seconds, and names order objects of the same
+            // second.
             let fraction = schedule.clocks.server.wrong_by.rem_euclid(1000);
             schedule.clocks.server.wrong_by = server * hour + fraction;
             for clock in &mut schedule.clocks.controllers {
@@ -193,16 +193,16 @@ pub fn skews(drawn: &[(u64, u64)], jobs: u64) -> Vec<u64> {
     all
 }
 
-/// A schedule that broke something once.
+/// A schedule that once violated an invariant.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Regression {
-    /// What it broke, and by what mistake.
+    /// The violation, and the mistake that caused it.
     pub why: String,
     /// The schedule.
     pub schedule: Schedule,
 }
 
-/// What broke something once, by name.
+/// All regressions by name.
 ///
 /// # Panics
 /// When a file cannot be read.
@@ -220,7 +220,7 @@ pub fn kept() -> Vec<(String, Schedule)> {
     files.into_iter().map(read).collect()
 }
 
-/// Runs what broke something once; gives back names and what is broken again.
+/// Runs all regressions; returns their names and violations.
 pub fn regressions() -> Vec<(String, Option<Violation>)> {
     kept().into_iter().map(|(name, schedule)| (name, guarded(&schedule, false).violation)).collect()
 }

@@ -1,7 +1,7 @@
 //! From a seed to a schedule.
 //!
-//! Most schedules are small: two Pods, a few requests close together, a few faults close to them. Much of what goes
-//! wrong in such systems takes two or three events at the right time, not many.
+//! Most schedules are small: two Pods, a few requests close together, a few faults close to them. Much of what fails in
+//! such systems needs only two or three events at the right time.
 
 mod parks;
 mod resizes;
@@ -17,7 +17,7 @@ use crate::world::plan::{
 };
 use crate::world::sizing::{Room, Size};
 
-/// When things begin to happen: processes and Pods have come up by then.
+/// Time of the first steps, in milliseconds: processes and Pods are up by then.
 const BEGIN: u64 = 8_000;
 const HOUR: i64 = 3_600_000;
 
@@ -46,7 +46,7 @@ pub fn schedule(seed: u64) -> Schedule {
     rollouts::workload(&mut Rng::new(seed ^ 0x776f_726b), &mut schedule);
     steps(&mut rng, &mut schedule);
     others(&mut Rng::new(seed ^ 0x6f74_6865_7273), &mut schedule);
-    // One in six shows what the world is like when nothing goes wrong.
+    // One in six draws no faults here, to show the undisturbed world.
     if !rng.one_in(6) {
         faults(&mut rng, &mut schedule);
     }
@@ -121,9 +121,9 @@ fn container(rng: &mut Rng, name: &'static str, sidecar: bool) -> ContainerPlan 
     let ready = rng.pick(&[0, 200, 1500, 4000]).unwrap();
     let start = rng.pick(&[20, 200, 900]).unwrap();
     let runs = match rng.below(8) {
-        // The second instance crashes, so that the new one is not the last one.
+        // The second instance crashes, so a third one follows.
         0 => format!(r#","runs":[null,[{},1]]"#, 300 + rng.below(4000)),
-        // It always crashes.
+        // Every instance crashes.
         1 if rng.one_in(3) => format!(r#","runs":[[{},1]],"repeat":true"#, 2000 + rng.below(9000)),
         _ => String::new(),
     };
@@ -161,7 +161,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
             schedule.steps.push(Timed { at: at + near(rng), what });
         }
     }
-    // Names come again.
+    // Reuse the name of an earlier request.
     if rng.one_in(6) {
         let again = request(rng, &schedule.pods[0], 0);
         schedule.steps.push(Timed { at: at + 2000 + rng.below(40_000), what: Step::Create(Box::new(again)) });
@@ -181,7 +181,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// What others do who should not, in some schedules.
+/// In some schedules: unwanted writes of other clients, and rare faults.
 fn others(rng: &mut Rng, schedule: &mut Schedule) {
     let first = schedule.steps.first().map_or(BEGIN, |s| s.at);
     let pod = schedule.pods[usize::from(rng.one_in(4))].name.clone();
@@ -205,14 +205,14 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
             schedule.steps.push(Timed { at: deleted, what: Step::Delete(name.clone()) });
             schedule.steps.push(Timed { at: deleted + 40_000, what: Step::Free(name) });
         }
-        // A container that no stop ends, and a daemon that is away for longer than anybody waits for it.
+        // A runtime whose stops do nothing, and a daemon that is away for longer than the controller waits.
         6 => schedule.faults.push(Timed { at: first, what: Fault::RuntimeLies(node, 60) }),
         7 => {
-            // Or until just when the kubelet does it instead.
+            // Or until just when the kubelet takes over.
             let away = if rng.one_in(2) { 110_000 } else { 10_500 + rng.below(60) };
             schedule.faults.push(Timed { at: first - 500, what: Fault::PauseDaemon(node, away) });
         }
-        // A daemon that falls silent between two containers, the first of which has to prove itself for long.
+        // A daemon that stops answering between two containers; the first must run for long (`minStartedSeconds`).
         8 => {
             if let Some(Timed { what: Step::Create(plan), .. }) = schedule.steps.first_mut() {
                 plan.min_started = 15;
@@ -222,7 +222,7 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
             let at = first + 20 + rng.below(200);
             schedule.faults.push(Timed { at, what: Fault::PauseDaemon(node, 70_000) });
         }
-        // A leader that dies soon after it has accepted something that the next one's watch has not shown yet.
+        // A leader that dies soon after it accepted a request that the next leader's watch does not show yet.
         9 => {
             schedule.faults.push(Timed { at: first - 1000, what: Fault::HoldWatch(1, 1, 60_000) });
             let at = first + 20 + rng.below(2000);
@@ -241,7 +241,7 @@ fn others(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// A time close to something that has just begun.
+/// A delay after an event, in milliseconds; short delays are frequent.
 fn near(rng: &mut Rng) -> u64 {
     match rng.below(4) {
         0 => rng.below(60),

@@ -1,5 +1,5 @@
-//! The world in one thread: the production cores of controller and daemon among models of all else, in virtual
-//! time, with one seed that decides everything.
+//! The simulated world in one thread and virtual time: the production cores of controller and daemon, and models of all
+//! other parts. One seed decides everything.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,6 +30,6 @@ pub mod server;
 pub mod shrink;
 pub mod world;
 
-/// Most of what a schedule costs is objects that are made and thrown away.
+/// Most of a schedule's cost is the allocation of short-lived objects.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -29,12 +29,12 @@ enum Command {
         /// `A..B`, without B.
         range: String,
     },
-    /// Runs the schedules of seeds that no run before had.
+    /// Runs the schedules of seeds that no earlier run had.
     Fresh {
-        /// How many.
+        /// Number of schedules.
         count: u64,
     },
-    /// Tells the story of a seed's schedule; if it breaks something, also of the smallest one that does.
+    /// Prints the story of a schedule; if it violates an invariant, also the smallest schedule that does.
     Trace {
         /// The seed, or the name of a regression or a scenario.
         what: String,
@@ -46,17 +46,17 @@ enum Command {
     },
     /// Kills a process at every effect of every scenario.
     CrashPoints,
-    /// Runs again what broke something once.
+    /// Runs all regressions.
     Regressions,
     /// Runs schedules until the planted bug is found.
     #[cfg(feature = "planted")]
     Planted {
-        /// The bug.
+        /// Name of the bug.
         name: String,
-        /// How many schedules it may take.
+        /// Maximum number of drawn schedules.
         #[arg(long, default_value_t = 5000)]
         at_most: u64,
-        /// Tell the story of the schedule that shows it.
+        /// Print the story of the schedule that finds it.
         #[arg(long)]
         trace: bool,
     },
@@ -72,7 +72,7 @@ fn range(text: &str) -> Option<Range<u64>> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // A panic is told as a violation.
+    // `commands::guarded` reports a panic as a violation.
     std::panic::set_hook(Box::new(|_| ()));
     let good = match args.command {
         Command::Seeds { range: text } => range(&text).is_some_and(|range| seeds(range, args.jobs)),
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
 
 fn fresh(count: u64, jobs: u64) -> bool {
     let seeds = commands::fresh(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), count);
-    // First: what is cut off can be run again too.
+    // Print this first, so that an interrupted run can be repeated.
     println!("fresh seeds; again with: {}", commands::again(&seeds));
     self::seeds(seeds, jobs)
 }
@@ -178,7 +178,7 @@ fn crash_points(jobs: usize) -> bool {
 #[cfg(feature = "planted")]
 fn planted(name: &str, at_most: u64, told: bool) -> bool {
     pitstop_api::planted::set(name);
-    // First what has shown a bug before: some bugs show once in many thousands of schedules.
+    // Regressions first: drawn schedules show some bugs once in many thousands.
     let drawn = (0..at_most).map(|seed| (seed.to_string(), draw::schedule(seed)));
     for (number, (what, schedule)) in (1..).zip(commands::kept().into_iter().chain(drawn)) {
         if let Some(violation) = commands::guarded(&schedule, false).violation {

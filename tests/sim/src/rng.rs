@@ -1,11 +1,11 @@
-//! A small generator whose sequence never changes between versions of a crate.
+//! A small random number generator, whose sequence no update of a crate changes.
 
-/// Numbers that one seed decides.
+/// Random numbers of one seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The sequence of a seed. Sequences of neighbours have nothing in common: they do not differ by a step.
+    /// The sequence of a seed. Sequences of neighbouring seeds share nothing: they are not shifted copies.
     pub fn new(seed: u64) -> Self {
         Self(mix(mix(seed ^ 0x7069_7473_746f_7021)))
     }
@@ -26,13 +26,13 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of them, or nothing of nothing.
+    /// A random element; None if `all` is empty.
     pub fn pick<T: Clone>(&mut self, all: &[T]) -> Option<T> {
         let n = u64::try_from(all.len()).unwrap();
         (n > 0).then(|| all[usize::try_from(self.below(n)).unwrap()].clone())
     }
 
-    /// Takes one out.
+    /// Removes and returns a random element.
     pub fn take<T>(&mut self, all: &mut Vec<T>) -> T {
         let n = u64::try_from(all.len()).unwrap();
         let i = usize::try_from(self.below(n)).unwrap();

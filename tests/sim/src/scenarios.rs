@@ -1,4 +1,4 @@
-//! Named schedules without faults, or with one that is what they are about: what the enumeration of crash points goes through.
+//! Named schedules without faults, or with the one fault that they test. The enumeration of crash points runs them all.
 
 mod parks;
 mod resizes;
@@ -72,7 +72,7 @@ fn create(change: impl FnOnce(&mut RequestPlan)) -> Step {
     Step::Create(Box::new(plan))
 }
 
-/// Every combination of a Pod and a request that goes its own way through the protocol.
+/// Every combination of a Pod and a request that takes its own path through the protocol.
 pub fn all() -> Vec<Schedule> {
     let mut all = Vec::new();
     let mut add =
@@ -154,7 +154,7 @@ pub fn all() -> Vec<Schedule> {
             }),
         )];
         add(format!("{mechanism} crash loop"), looping, steps);
-        // Ends by itself while the Pod is being taken out of service: before an order for it is taken up.
+        // The container ends by itself during the drain, before its stop begins.
         let forced = create(|r| {
             r.mechanism = Some(mechanism.into());
             r.force = true;

@@ -1,9 +1,9 @@
-//! From a failing schedule to a smaller one that fails in the same way.
+//! Reduces a failing schedule to a smaller one that violates the same invariant.
 
 use crate::world::plan::Schedule;
 use crate::world::run;
 
-/// Leaves out faults, steps and Pods as long as the same invariant is broken. Gives back what is left.
+/// Leaves out faults, steps and settings while the same invariant is violated. Returns the smallest schedule found.
 pub fn shrink(schedule: &Schedule) -> Schedule {
     let mut best = schedule.clone();
     let Some(wanted) = run(&best, false).violation.map(|v| v.invariant) else { return best };
@@ -18,7 +18,7 @@ pub fn shrink(schedule: &Schedule) -> Schedule {
     }
 }
 
-/// Every schedule with one thing less.
+/// Every schedule with one fault, step or setting less.
 fn candidates(schedule: &Schedule) -> Vec<Schedule> {
     let mut all = Vec::new();
     let mut add = |change: &dyn Fn(&mut Schedule)| {

@@ -55,7 +55,7 @@ fn a_crash_at_any_effect_breaks_nothing() {
     let kinds: BTreeSet<&String> = sum.coverage.keys().map(|(kind, _)| kind).collect();
     for kind in kinds {
         assert!(covers(kind, Position::Begun), "{kind} is not covered");
-        // Of what changes something, all of them.
+        // An effect that changes something is covered at all positions.
         let known = covers(kind, Position::Known);
         assert_eq!(covers(kind, Position::Before), known, "{kind}");
     }

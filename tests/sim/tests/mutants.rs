@@ -1,12 +1,12 @@
-//! What `cargo xtask mutants` asks beside the crates' own tests: the scenarios, and as many seeds as its patience allows.
+//! Tests of `cargo xtask mutants` beside the crates' own: the scenarios, and as many seeds as its time limit allows.
 #![allow(clippy::panic, reason = "tests")]
 
 use pitstop_sim::{commands, draw, scenarios};
 
-/// Schedules drawn from seeds; the campaign has 20,000.
+/// Number of drawn schedules; the campaign has 20,000.
 const SEEDS: u64 = 250;
 
-/// The first thing that breaks is enough.
+/// Stops at the first violation.
 #[test]
 fn neither_scenarios_nor_seeds_break_anything() {
     let drawn = (0..SEEDS).map(draw::schedule);

@@ -1,4 +1,4 @@
-//! The world in small: what `cargo xtask sim` does with thousands of schedules, and exact counts.
+//! Small runs of the world (`cargo xtask sim` runs thousands of schedules), and exact counts of writes.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 use pitstop_sim::{commands, draw, scenarios, world};
@@ -10,7 +10,7 @@ fn schedules_of_all_kinds_break_nothing() {
     assert!(sum.ends["Complete"] > 20, "{:?}", sum.ends);
 }
 
-/// The watch of Pods falls behind before a Pod is replaced, and a request for the new one comes: it is waited for.
+/// The watch of Pods falls behind before a Pod is replaced. A request for the new Pod waits for the watch.
 #[test]
 fn a_watch_of_pods_that_is_behind_ends_no_request() {
     use world::plan::{Fault, Schedule, Step, Timed};
@@ -28,7 +28,7 @@ fn a_watch_of_pods_that_is_behind_ends_no_request() {
     assert_eq!(ran.ends.get("Complete"), Some(&1), "{:?}", ran.ends);
 }
 
-/// A container that ends by itself before an order of a forced request is taken up is restarted once more.
+/// A container that ends by itself before a forced request stops it is restarted once more.
 #[test]
 fn a_forced_request_restarts_the_instance_that_runs() {
     for mechanism in ["Runtime", "Kubelet", "Auto"] {
@@ -37,7 +37,7 @@ fn a_forced_request_restarts_the_instance_that_runs() {
         let undisturbed = world::plan::Schedule { steps: scenario.steps[..1].to_vec(), ..scenario.clone() };
         let starts = |schedule| {
             let ran = world::run(schedule, true);
-            // What is shown when a count is another one.
+            // Shown when a count is wrong.
             ran.story.iter().for_each(|line| println!("{line}"));
             assert_eq!(ran.violation, None);
             assert_eq!(ran.ends.get("Complete"), Some(&1), "{:?}", ran.ends);
@@ -67,7 +67,7 @@ fn what_broke_something_once_breaks_nothing_now() {
     assert!(broken.is_empty(), "{broken:?}");
 }
 
-/// Killed, or frozen, in a hook; the deadline is over before it is back.
+/// The daemon is killed or paused during a hook, and is back only after the deadline.
 #[test]
 fn a_daemon_that_was_away_stops_nothing_of_a_request_that_is_over() {
     use world::plan::{Fault, HookPlan, Step, Timed};
@@ -95,13 +95,14 @@ fn writes_of(name: &str) -> usize {
 fn writes_in(scenario: &world::plan::Schedule) -> usize {
     let bare = world::plan::Schedule { steps: Vec::new(), ..scenario.clone() };
     let (ran, idle) = (world::run(scenario, true), world::run(&bare, false));
-    // What is shown when the count is another one.
+    // Shown when the count is wrong.
     ran.story.iter().for_each(|line| println!("{line}"));
     assert_eq!((ran.violation, idle.violation), (None, None));
     ran.writes - idle.writes
 }
 
-/// kubernetes#138760: 128 MiB and one byte, and back, with no order that writes into a control group.
+/// kubernetes#138760: the controller sets 128 MiB and one byte, and back, without an order that writes into a control
+/// group.
 #[test]
 fn a_pod_that_its_kubelet_left_low_is_written_by_a_step_there_and_back() {
     let named = |s: &world::plan::Schedule| s.name == "resize while its container is down";
@@ -114,7 +115,7 @@ fn a_pod_that_its_kubelet_left_low_is_written_by_a_step_there_and_back() {
     assert!(!ran.story.iter().any(|line| line.contains("only_raise: true")), "{:#?}", ran.story);
 }
 
-/// Two of the status, the label, the order and its end, the answer.
+/// Two status writes, the label, the order and its removal, the answer.
 #[test]
 fn a_request_for_one_container_costs_six_writes() {
     assert_eq!(writes_of("Runtime one ordered=false"), 6);
@@ -127,14 +128,14 @@ fn a_drain_costs_three_writes_more() {
     assert_eq!(writes_of("Runtime drain of 0 s without a gate"), 7);
 }
 
-/// No order and no answer, and no daemon: the pin itself.
+/// The pin replaces the order, its removal and the answer; no daemon is needed.
 #[test]
 fn a_restart_by_pin_costs_four_writes() {
     assert_eq!(writes_of("Kubelet one ordered=false"), 4);
 }
 
-/// Its acceptance and its end, the Pod's resources, the question and its end, the answer; of each further container one
-/// answer more.
+/// The request's acceptance and end, the Pod's resources, the question to the daemon and its removal, the answer. Each
+/// further container costs one more answer.
 #[test]
 fn a_resize_costs_six_writes() {
     assert_eq!(writes_of("resize grows"), 6);
@@ -142,8 +143,8 @@ fn a_resize_costs_six_writes() {
     assert_eq!(writes_of("resize dry run"), 2);
 }
 
-/// Its acceptance, what it writes and its end; the order, its end and the answer; the Pod's images. The daemon tells of a pull
-/// that takes long.
+/// The request's acceptance, record of its change and end; the order, its removal and the answer; the Pod's images. The
+/// daemon also reports a long pull.
 #[test]
 fn an_update_costs_seven_writes_and_with_a_long_pull_eight() {
     use world::plan::Step;
@@ -156,7 +157,7 @@ fn an_update_costs_seven_writes_and_with_a_long_pull_eight() {
     }
 }
 
-/// How each scenario of an update ends; what is not named is `Updated`.
+/// Outcome of each scenario of an update: `Updated` if not listed, empty for none.
 const ENDS: [(&str, &str); 22] = [
     ("dry run", "WouldUpdate"),
     ("to one that crashes", "ContainerExited"),
@@ -199,7 +200,7 @@ fn updates_end_as_their_images_do() {
     assert_eq!(wrong, []);
 }
 
-/// How often a restart is finished in the scenarios of rollouts; what is not named is finished once.
+/// Number of finished restarts in the scenarios of rollouts; 1 if not listed.
 const FINISHED: [(&str, usize); 5] =
     [("again", 2), ("deleted", 0), ("of nothing", 0), ("paused for good", 0), ("that fails", 0)];
 

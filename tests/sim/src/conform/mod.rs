@@ -1,5 +1,5 @@
-//! Scripts of requests and calls that keep the models honest: they run against a model and against the real thing, and
-//! the results must be equal.
+//! Scripts of requests and calls that run against a model and against the real system: the results must be
+//! equal.
 
 #![allow(
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! Updates of parked workloads, in a share of the schedules, which are about nothing else.
+//! Schedules that only update parked workloads.
 
 use super::rollouts::alike;
 use super::{BEGIN, near, pod};
@@ -10,10 +10,10 @@ use crate::world::sizing::Size;
 
 /// The name of the workload and of its rollout.
 const WEB: &str = "web";
-/// Kinds of watches of a controller: Pods, updates, rollouts and parked workloads.
+/// Indices of a controller's watches: Pods, updates, rollouts and parked workloads.
 const WATCHES: [usize; 4] = [0, 5, 6, 7];
 
-/// Makes one schedule in ten such a one.
+/// Turns one schedule in ten into such a schedule.
 pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(10) || schedule.workload.is_some() {
         return;
@@ -32,7 +32,7 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// The tag of an image is moved after a change of the template.
+/// Moves the tag of an image after a change of the template.
 fn moved(rng: &mut Rng, schedule: &mut Schedule) {
     let changes = schedule.steps.iter().filter_map(|step| match &step.what {
         Step::Template(tags) => Some((step.at, tags.clone())),
@@ -59,7 +59,7 @@ fn members(rng: &mut Rng, schedule: &mut Schedule, kind: &'static str) {
         if daemons {
             pod.node = at;
         }
-        // Their template has one size for all.
+        // Pods of one template have the same size.
         pod.containers.iter_mut().for_each(|one| one.size = Size::default());
         for one in pod.containers.iter_mut().filter(|one| one.behaviour.contains("runs")) {
             r#"{"start":200,"term":[50,143],"ready":200}"#.clone_into(&mut one.behaviour);
@@ -93,7 +93,7 @@ fn rollout(rng: &mut Rng) -> Step {
     }))
 }
 
-/// A change of the template: of one container or of all of a Pod, to what may have been there before.
+/// A change of the image tag of one or all containers of the template. Earlier tags may return.
 fn template(rng: &mut Rng, schedule: &Schedule) -> Step {
     let names = schedule.pods.iter().take(1).flat_map(|pod| &pod.containers).map(|c| c.name.clone());
     let tag = rng.pick(&["1", "2", "2", "3", "3", "2", "3", "1", "crash", "crash"]).unwrap();
@@ -105,7 +105,7 @@ fn template(rng: &mut Rng, schedule: &Schedule) -> Step {
     Step::Template(tags)
 }
 
-/// Most often the rollout stands by, the template changes, and more happens while Pods are updated.
+/// The rollout exists, the template changes, and mostly more happens while Pods are updated.
 fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     let begin = BEGIN + 6_000;
     let mut steps = vec![Timed { at: begin + rng.below(4_000), what: rollout(rng) }];
@@ -138,7 +138,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
     schedule.steps = steps;
 }
 
-/// Faults that leave nodes and containers alone, close to the steps.
+/// Faults that touch no node or container, close to the steps.
 pub(super) fn faults(rng: &mut Rng, schedule: &mut Schedule) {
     for _ in 0..=rng.below(3) {
         let near_by = rng.pick(&schedule.steps).map_or(BEGIN, |step| step.at);

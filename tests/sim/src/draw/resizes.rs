@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::world::plan::{ContainerPlan, Fault, PodPlan, Schedule, Step, Timed, Word};
 use crate::world::sizing::{Amounts, ResizePlan, Room, Size};
 
-/// Adds them to every fourth schedule.
+/// Adds resizes to every fourth schedule.
 pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(4) {
         return;
@@ -38,7 +38,7 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     room.no_quota = (0..schedule.nodes).filter(|at| rng.one_in(8) && !room.fixed.contains(at)).collect();
 }
 
-/// Faults close to the steps from that one on.
+/// Faults close to the steps from index `first` on.
 fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
     for _ in 0..rng.below(3) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
@@ -63,7 +63,7 @@ fn millicores(amount: u64) -> String {
     if amount.is_multiple_of(1000) { (amount / 1000).to_string() } else { format!("{amount}m") }
 }
 
-/// A size, and how much memory it uses.
+/// Gives a container a size and a memory use.
 fn furnish(rng: &mut Rng, container: &mut ContainerPlan, never: bool) {
     if rng.one_in(12) {
         return;
@@ -92,7 +92,7 @@ fn furnish(rng: &mut Rng, container: &mut ContainerPlan, never: bool) {
     }
 }
 
-/// Millicores that a container asks for.
+/// CPU request of a container, in millicores.
 fn requested(container: &ContainerPlan) -> i64 {
     let text = container.size.requests.get("cpu").map_or("0", |text| text);
     text.strip_suffix('m').map_or_else(|| text.parse::<i64>().unwrap() * 1000, |m| m.parse().unwrap())
@@ -148,7 +148,7 @@ fn steps(rng: &mut Rng, schedule: &mut Schedule) {
             5 => drop(later(rng, Step::Crash(pod.name, container, 1))),
             6 | 7 if observe.is_some() => drop(later(rng, Step::Bloat(pod.name, container, more))),
             8 => {
-                // Somebody puts the original back.
+                // Another client restores the original size.
                 let Some(plan) = pod.containers.first() else { continue };
                 let (requests, limits) = (plan.size.requests.clone(), plan.size.limits.clone());
                 later(rng, Step::SetSize(pod.name, plan.name.clone(), requests, limits));
@@ -170,7 +170,7 @@ fn crowd(rng: &mut Rng, schedule: &mut Schedule) {
         let at = BEGIN + 1000 + rng.below(40_000);
         schedule.steps.push(Timed { at, what: Step::Crowd(node, 0) });
     }
-    // How long the requests wait for room, they mostly say themselves.
+    // Most requests set how long they wait for room.
     for step in &mut schedule.steps {
         if let Step::Resize(plan) = &mut step.what
             && plan.deferred.is_none()
@@ -181,7 +181,7 @@ fn crowd(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// Control groups that nobody can read, or that lag.
+/// Control groups that cannot be read, or that apply writes late.
 fn groups(rng: &mut Rng, schedule: &mut Schedule) {
     let node = schedule.pods[0].node;
     let what = if rng.one_in(3) {
@@ -227,7 +227,7 @@ fn resize(rng: &mut Rng, pod: &PodPlan, n: u64) -> ResizePlan {
     }
 }
 
-/// Requests and limits that are asked for: mostly what can be.
+/// Requests and limits of a `PodResize`; most are possible.
 fn wanted(rng: &mut Rng, size: &Size) -> (Amounts, Amounts) {
     let has = |amounts: &Amounts, name: &str| amounts.contains_key(name);
     let both = |name: &'static str, change: &str| {

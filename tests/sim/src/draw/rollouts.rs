@@ -8,7 +8,7 @@ use crate::world::rolling::{RolloutPlan, WorkloadPlan};
 /// The name of the workload, and of the first rollout for it.
 const WEB: &str = "web";
 
-/// Makes the Pods of every eighth schedule those of a workload; some more where it is none with a Pod for each node.
+/// Gives every eighth schedule a workload that owns its Pods. Unless it is a `DaemonSet`, adds up to two Pods.
 pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(8) {
         return;
@@ -40,8 +40,8 @@ pub(super) fn workload(rng: &mut Rng, schedule: &mut Schedule) {
     });
 }
 
-/// Pods of one template have the same containers, which need not behave the same. Few of them do badly for good, since each of
-/// those takes an hour.
+/// Pods of one template have the same containers, which may behave differently. Few crash for ever: each of those takes
+/// an hour.
 pub(super) fn alike(rng: &mut Rng, pods: &mut [PodPlan]) {
     let Some((first, others)) = pods.split_first_mut() else { return };
     for other in others {
@@ -90,7 +90,7 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// A time at which a Pod may be on its way.
+/// A delay in milliseconds after which a Pod may be restarting.
 fn soon(rng: &mut Rng) -> u64 {
     if rng.one_in(3) { near(rng) } else { rng.below(25_000) }
 }
@@ -120,7 +120,7 @@ fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
     let mut add = |at: u64, what: Step| steps.push(Timed { at, what });
     match rng.below(12) {
         0..=2 => add(at, Step::RestartAt(web(), format!("{n} again").into())),
-        // Back to what was asked for before.
+        // Return to an earlier `restartedAt`.
         3 => {
             add(at, Step::RestartAt(web(), "two".into()));
             add(at + near(rng), Step::RestartAt(web(), "one".into()));
@@ -138,7 +138,7 @@ fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
                 add(at + near(rng), Step::Rollout(Box::new(plan)));
             }
         }
-        // What does badly has failed after an hour.
+        // A Pod that keeps crashing has failed after an hour.
         6 => {
             let badly = |pod: &PodPlan| pod.containers.iter().any(|c| c.behaviour.contains("repeat"));
             let failed = if schedule.pods.iter().any(badly) { 3_650_000 } else { 0 };
@@ -157,13 +157,13 @@ fn later(rng: &mut Rng, schedule: &mut Schedule, at: u64, n: u64) {
     }
 }
 
-/// Faults close to the steps from that one on.
+/// Faults close to the steps from index `first` on.
 fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
     for _ in 0..=rng.below(3) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
         let at = near_by + if rng.one_in(2) { near(rng) } else { rng.below(12_000) };
         let controller = usize::from(rng.one_in(3));
-        // Of requests, or of rollouts.
+        // The watch of requests or of rollouts.
         let kind = rng.pick(&[1, 6]).unwrap();
         let what = match rng.below(8) {
             0 | 1 => Fault::KillController(controller, 100 + rng.below(4_000)),

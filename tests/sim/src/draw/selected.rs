@@ -1,4 +1,4 @@
-//! Rollouts that select Pods by their label, in a share of the schedules, which are about nothing else.
+//! Schedules that only have rollouts that select Pods by label.
 
 use super::parks::faults;
 use super::rollouts::alike;
@@ -12,7 +12,7 @@ use crate::world::sizing::Size;
 /// The name of the owner of the Pods, and of the first rollout.
 const WEB: &str = "web";
 
-/// Makes one schedule in sixteen such a one.
+/// Turns one schedule in sixteen into such a schedule.
 pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(16) || schedule.workload.is_some() {
         return;

@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use crate::world::imaging::{Images, Rewriting, UpdatePlan};
 use crate::world::plan::{Fault, PodPlan, Schedule, Step, Timed, Word};
 
-/// Adds them to every fifth schedule.
+/// Adds image updates to every fifth schedule.
 pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     if !rng.one_in(5) {
         return;
@@ -29,7 +29,7 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
 }
 
 fn images(rng: &mut Rng, steps: &[Timed<Step>]) -> Images {
-    // Restarts by pin do not expect to be rewritten.
+    // Restarts by pin do not expect a webhook that rewrites images.
     let webhook = steps.is_empty() && rng.one_in(6);
     let does = rng.pick(&[Rewriting::Mirror, Rewriting::Tag, Rewriting::Deny]);
     let same = ["app", "sidecar", "proxy"].map(|name| {
@@ -131,7 +131,7 @@ fn update(rng: &mut Rng, pod: &PodPlan, n: u64) -> UpdatePlan {
     }
 }
 
-/// Faults close to the steps from that one on.
+/// Faults close to the steps from index `first` on.
 fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
     for _ in 0..=rng.below(2) {
         let near_by = rng.pick(&schedule.steps[first..]).map_or(BEGIN, |s| s.at);
@@ -149,7 +149,7 @@ fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
             }
             6 => Fault::DiskFull(schedule.pods[0].node, short),
             7..=9 => {
-                // About when new containers come up.
+                // About when new containers start.
                 at = near_by + schedule.images.pull_ms + rng.below(4_000);
                 Fault::NodeLost(schedule.pods[0].node, rng.pick(&[short, 20_000, 45_000, 70_000]).unwrap())
             }

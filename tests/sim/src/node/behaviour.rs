@@ -1,11 +1,11 @@
-//! How the containers of a Pod behave: told by the Pod itself, in one annotation for each container.
+//! Behaviour of a Pod's containers, from one annotation of the Pod for each container.
 //!
 //! ```json
 //! {"metadata": {"annotations": {"sim.pitstop.dev/app": "{\"term\":[300,0],\"runs\":[[5000,1]],\"ready\":800}"}}}
 //! ```
 //!
-//! is a container that ends 300 ms after the stop signal with 0, whose first instance crashes after 5 s with 1 while
-//! the later ones run on, and that is ready 800 ms after its start.
+//! This container ends with code 0, 300 ms after the stop signal. Its first instance crashes after 5 s with
+//! code 1; the later ones run on. It is ready 800 ms after its start.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +16,27 @@ use super::runtime::Process;
 /// Prefix of the annotations; the container's name follows.
 pub const PREFIX: &str = "sim.pitstop.dev/";
 
-/// One container. Times are milliseconds.
+/// Behaviour of a container. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Behaviour {
-    /// How long its start takes.
+    /// Duration of its start.
     pub start: u64,
-    /// It cannot be started.
+    /// Whether its start fails.
     pub start_fails: bool,
-    /// When and with what code it ends after the stop signal; null when it ignores it.
+    /// When and with what code it ends after the stop signal; null if it ignores the signal.
     pub term: Option<(u64, i32)>,
     /// When and with what code its instances end by themselves, in the order of their restart counts; null for never.
     pub runs: Vec<Option<(u64, i32)>>,
-    /// Instances beyond `runs` behave as the last one there, instead of running for ever.
+    /// Instances beyond `runs` behave as its last entry, instead of running for ever.
     pub repeat: bool,
     /// When it passes its readiness probe; null for never, 0 for a container without a probe.
     pub ready: Option<u64>,
-    /// How long its preStop hook takes, and its exit code.
+    /// Duration and exit code of its preStop hook.
     pub hook: (u64, i32),
-    /// How much memory it uses, in mebibytes.
+    /// Its memory use, in mebibytes.
     pub uses: i64,
-    /// Other commands that can be run in it: duration and exit code.
+    /// Other commands that it can run: duration and exit code.
     pub commands: BTreeMap<String, (u64, i32)>,
 }
 
@@ -57,10 +57,10 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// From an annotation's text.
+    /// Parses an annotation.
     ///
     /// # Panics
-    /// When a scenario has it wrong.
+    /// If the scenario's annotation is wrong.
     pub fn parse(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_else(|error| panic!("behaviour {text}: {error}"))
     }

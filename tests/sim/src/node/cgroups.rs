@@ -1,5 +1,5 @@
-//! The control groups of a node: what the kubelet, or a daemon in its place, has written into them, and since when it
-//! holds.
+//! The control groups of a node: what the kubelet, or a daemon in its place, has written, and from when it is
+//! in effect.
 
 mod direct;
 
@@ -13,21 +13,21 @@ use super::keys;
 use super::runtime::ContainerInfo;
 use crate::world::plan::Failing;
 
-/// Microseconds.
+/// CPU period, in microseconds.
 const PERIOD: i64 = 100_000;
-/// The kernel's least weight.
+/// The kernel's minimum of shares.
 const LEAST_SHARES: i64 = 2;
-/// The kernel's least quota, in microseconds.
+/// The kernel's minimum quota, in microseconds.
 const LEAST_QUOTA: i64 = 1000;
 
-/// Something was written into the group of a container.
+/// A write into the group of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The container.
     pub id: String,
-    /// What.
+    /// The new size.
     pub size: Resources,
-    /// From when it holds, in virtual milliseconds.
+    /// When it takes effect, in virtual milliseconds.
     pub from: u64,
 }
 
@@ -36,30 +36,30 @@ pub struct Written {
 pub struct Cgroups {
     containers: BTreeMap<String, Vec<(u64, Resources)>>,
     pods: BTreeMap<String, Vec<(u64, Resources)>>,
-    /// What is written before that time holds so much later.
+    /// Writes before the first time take effect later, by the second value (milliseconds).
     slow: (u64, u64),
-    /// Nobody can read them before that time.
+    /// The groups are unreadable before this time.
     hidden_until: u64,
     news: Vec<Written>,
     keeping: Keeping,
-    /// What daemons have written, by container ID or Pod UID.
+    /// Groups as daemons have written them, by container ID or Pod UID.
     direct: BTreeMap<String, Cgroup>,
-    /// The next writes of daemons go wrong.
+    /// Faults of the next writes of daemons.
     failing: VecDeque<Failing>,
 }
 
 impl Cgroups {
-    /// What is written before a time holds only so much later.
+    /// Writes before `until` take effect `by` milliseconds later.
     pub fn slow(&mut self, until: u64, by: u64) {
         self.slow = (until, by);
     }
 
-    /// Nobody can read them until then.
+    /// Makes the groups unreadable until that time.
     pub fn hide(&mut self, until: u64) {
         self.hidden_until = until;
     }
 
-    /// A container's group is written. What it was made with is told along with the first write.
+    /// Writes a container's group. The first write also reports the size that the container was made with.
     pub fn write(&mut self, now: u64, info: &ContainerInfo, size: Resources) {
         let (from, id) = (self.from(now), &info.id);
         let all = self.containers.entry(id.clone()).or_default();
@@ -70,19 +70,20 @@ impl Cgroups {
         self.news.push(Written { id: id.clone(), size, from });
     }
 
-    /// What the group of a Pod was last given, whether it holds yet or not.
+    /// The last size written to a Pod's group, in effect or not.
     pub fn given_to_pod(&self, uid: &str) -> Option<Resources> {
         Some(self.pods.get(uid)?.last()?.1)
     }
 
-    /// What the kubelet tells that a container runs with. Where it sets no CPU quota, it goes on telling the limit of before.
+    /// The size that the kubelet reports for a container. If it sets no CPU quota, it reports the CPU limit
+    /// that the container was made with.
     pub fn told(&self, info: &ContainerInfo) -> Resources {
         let given = self.given(info);
         let cpu_limit = if self.keeping.no_quota { made_with(info).cpu_limit } else { given.cpu_limit };
         Resources { cpu_limit, ..given }
     }
 
-    /// A Pod's group is written, where that changes anything. What a daemon has written is there no more.
+    /// Writes a Pod's group, if that changes its size. Discards the values that a daemon has written.
     pub fn write_pod(&mut self, now: u64, uid: &str, size: Resources) {
         let from = self.from(now);
         self.direct.remove(uid);
@@ -96,7 +97,7 @@ impl Cgroups {
         if now < self.slow.0 { now + self.slow.1 } else { now }
     }
 
-    /// What a container was last given, whether it holds yet or not.
+    /// The last size of a container, in effect or not.
     pub fn given(&self, info: &ContainerInfo) -> Resources {
         self.containers
             .get(&info.id)
@@ -104,14 +105,14 @@ impl Cgroups {
             .map_or_else(|| made_with(info), |(_, size)| *size)
     }
 
-    /// What the kubelet's writes make the group of a container hold.
+    /// The size in effect for a container from the kubelet's writes.
     fn holds(&self, now: u64, info: &ContainerInfo) -> Resources {
         let all = self.containers.get(&info.id);
         let held = all.and_then(|all| all.iter().rev().find(|(from, _)| *from <= now));
         held.map_or_else(|| made_with(info), |(_, size)| *size)
     }
 
-    /// What the groups of a container and of its Pod hold; nothing where nobody can tell.
+    /// The groups of a container and its Pod; None if they cannot be read.
     pub fn read(&self, now: u64, info: &ContainerInfo) -> Option<Observed> {
         if now < self.hidden_until {
             return None;
@@ -125,18 +126,18 @@ impl Cgroups {
         self.keeping.files(size, container)
     }
 
-    /// What was written into containers' groups since the last call.
+    /// Writes into containers' groups since the last call.
     pub fn take_news(&mut self) -> Vec<Written> {
         std::mem::take(&mut self.news)
     }
 }
 
-/// What a container was made with.
+/// The size that a container was made with.
 fn made_with(info: &ContainerInfo) -> Resources {
     info.annotations.get(keys::SIZE).map(|text| parse(text)).unwrap_or_default()
 }
 
-/// A size as the text of an annotation.
+/// A size as annotation text.
 pub fn text(size: &Resources) -> String {
     let all = [size.cpu_request, size.cpu_limit, size.memory_request, size.memory_limit];
     all.map(|amount| amount.map_or_else(String::new, |amount| amount.to_string())).join(",")
@@ -148,7 +149,7 @@ fn parse(text: &str) -> Resources {
     Resources { cpu_request: next(), cpu_limit: next(), memory_request: next(), memory_limit: next() }
 }
 
-/// Microseconds in each period for so many millicores.
+/// Microseconds in each period for these millicores.
 pub fn quota(limit: i64) -> i64 {
     (limit * PERIOD / 1000).max(LEAST_QUOTA)
 }
@@ -157,14 +158,14 @@ fn shares(request: i64) -> i64 {
     (request * 1024 / 1000).max(LEAST_SHARES)
 }
 
-/// A CPU request as the kubelet reads it back from the shares: coarser by up to a millicore, and as asked for where the
-/// shares are the least ones.
+/// A CPU request as the kubelet reads it back from the shares: coarser by up to a millicore; unchanged if the
+/// shares are the minimum.
 pub fn read_back(request: i64) -> i64 {
     let shares = shares(request);
     if shares == LEAST_SHARES { request } else { (shares * 1000 + 1023) / 1024 }
 }
 
-/// The size of a Pod: the sum of its containers, all of which run side by side; without limit as soon as one has none.
+/// Size of a Pod: the sum of its containers, which all run at once. It has no limit if a container has none.
 pub fn of_pod(containers: &[Resources]) -> Resources {
     let sum = |get: fn(&Resources) -> Option<i64>| containers.iter().filter_map(get).sum::<i64>();
     let limit = |get: fn(&Resources) -> Option<i64>| {

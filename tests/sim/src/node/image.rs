@@ -1,14 +1,14 @@
-//! Images: what a name means, and how containers of an image do.
+//! Images: what their names mean, and how their containers behave.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::runtime::{KILLED, Process};
 
-/// What a registry has under a name.
+/// Content that a registry has under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// `repository:tag` under which it was first there; of a digest that nobody knows, the reference.
+    /// `repository:tag` under which it first appeared; for an unknown digest, the reference.
     pub name: String,
     /// Digest of its manifest.
     pub manifest: String,
@@ -17,17 +17,17 @@ pub struct Content {
 /// An image that a node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Digest of its configuration: names the content.
+    /// Digest of its configuration: identifies the content.
     pub id: String,
-    /// What the registry calls the content.
+    /// The registry's name of the content.
     pub content: String,
-    /// `repository:tag`, each.
+    /// Its `repository:tag` names.
     pub tags: BTreeSet<String>,
-    /// `repository@digest`, each; none of what was loaded and not pulled.
+    /// Its `repository@digest` names; empty if it was loaded, not pulled.
     pub digests: BTreeSet<String>,
 }
 
-/// How containers of an image do: the tag under which its content was first there says it, up to a dash.
+/// How containers of an image behave. The tag under which its content first appeared says it, up to a dash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quality {
     /// As the Pod says.
@@ -40,15 +40,15 @@ pub enum Quality {
     Unready,
     /// They cannot be started.
     NoStart,
-    /// The kernel kills them for their memory.
+    /// The kernel kills them for their memory use.
     Greedy,
 }
 
-/// How long a container of a bad image runs, and of one that is bad in the end.
+/// Milliseconds that a container runs if it ends soon, and if it ends later.
 const SOON: u64 = 300;
 const LATER: u64 = 6_000;
 
-/// Repository, tag and digest of a reference. Without either, the tag is `latest`.
+/// Repository, tag and digest of a reference. Without tag and digest, the tag is `latest`.
 pub fn split(reference: &str) -> (&str, Option<&str>, Option<&str>) {
     let (named, digest) = match reference.split_once('@') {
         Some((named, digest)) => (named, Some(digest)),
@@ -60,11 +60,11 @@ pub fn split(reference: &str) -> (&str, Option<&str>, Option<&str>) {
     }
 }
 
-/// An image of a repository that begins with this was loaded and not pulled.
+/// Prefix of the repositories whose images were loaded, not pulled.
 const LOADED: &str = "local/";
 
 impl Image {
-    /// The content, as it is there after a pull by that name. Of a name with a digest no tag is kept.
+    /// The image of a content after a pull by this name. A name with a digest leaves no tag.
     pub fn of(content: Content, reference: &str) -> Self {
         let (repository, tag, digest) = split(reference);
         let loaded = repository.starts_with(LOADED);
@@ -79,12 +79,12 @@ impl Image {
         }
     }
 
-    /// What the runtime calls it in a container's status.
+    /// The runtime's name for it in a container's status.
     pub fn reference(&self) -> &str {
         self.digests.first().unwrap_or(&self.id)
     }
 
-    /// The reference names it.
+    /// Whether the reference names it.
     pub fn is_named(&self, reference: &str) -> bool {
         match split(reference) {
             _ if reference == self.id => true,
@@ -95,7 +95,7 @@ impl Image {
         }
     }
 
-    /// How its containers do.
+    /// How its containers behave.
     pub fn quality(&self) -> Quality {
         let tag = split(&self.content).1.unwrap_or_default();
         Quality::ALL
@@ -114,7 +114,7 @@ impl Quality {
         ("greedy", Self::Greedy),
     ];
 
-    /// What it makes of a process.
+    /// Gives a process this behaviour.
     pub fn apply(self, process: &mut Process) {
         match self {
             Self::Good | Self::Unready => {}
@@ -131,7 +131,7 @@ pub fn id_of(manifest: &str) -> String {
     digest_of(&format!("config {manifest}"))
 }
 
-/// A digest for a name, the same every time.
+/// A digest of a name, always the same.
 pub fn digest_of(name: &str) -> String {
     let mut state = 0xcbf2_9ce4_8422_2325_u64;
     let mut text = "sha256:".to_owned();

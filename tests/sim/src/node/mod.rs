@@ -1,7 +1,7 @@
 //! The model of a node: container runtime and kubelet, in virtual milliseconds.
 //!
-//! [`Node`] holds both and lets them run against each other; the world moves it by [`Node::advance`] and tells it what
-//! its kubelet's watch delivers. Pods say themselves how their containers behave ([`behaviour`]).
+//! [`Node`] holds both and runs them together. The world moves it by [`Node::advance`] and passes on what its
+//! kubelet's watch delivers. Pods say how their containers behave ([`behaviour`]).
 
 pub mod behaviour;
 pub mod cgroups;
@@ -29,12 +29,12 @@ pub struct Node {
     rng: Rng,
 }
 
-/// What a node has to tell.
+/// Output of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
-    /// Replies to calls of the runtime, the kubelet's excepted.
+    /// Replies to calls of the runtime, except the kubelet's.
     pub replies: Vec<(CallId, Reply)>,
-    /// What the kubelet writes to the API server.
+    /// The kubelet's writes to the API server.
     pub writes: Vec<Write>,
 }
 
@@ -48,7 +48,7 @@ impl Node {
         Self { runtime, kubelet, rng }
     }
 
-    /// Lets everything happen that is due. The wall clock is the node's own, in milliseconds since the epoch.
+    /// Does everything that is due. `wall` is the node's own clock, in milliseconds since the epoch.
     pub fn advance(&mut self, now: u64, wall: i64) -> Told {
         let mut told = Told::default();
         self.runtime.set_wall(now, wall);
@@ -66,14 +66,14 @@ impl Node {
         [self.runtime.wake_at(), self.kubelet.wake_at(&self.runtime)].into_iter().flatten().min()
     }
 
-    /// The node loses its power. Runtime and kubelet are down until [`boot`](Self::boot). `wiped`: the runtime's records
-    /// do not survive.
+    /// The node loses its power. Runtime and kubelet are down until [`boot`](Self::boot). `wiped`: the
+    /// runtime's records are lost.
     pub fn crash(&mut self, now: u64, wiped: bool) {
         self.kubelet.down(&mut self.runtime);
         self.runtime.reboot(now, wiped);
     }
 
-    /// It runs again; these Pods are bound to it.
+    /// The node runs again; these Pods are bound to it.
     pub fn boot(&mut self, now: u64, pods: &[Arc<Value>]) {
         self.runtime.up(now, 200);
         self.kubelet.start(now, pods);

@@ -1,4 +1,4 @@
-//! What registries say, as one node hears it. Every node has one of its own, and the world does the same to all.
+//! Registries as one node sees them. Every node has its own copy; the world changes all alike.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::image::{Content, digest_of, split};
 use super::runtime::{Code, Failure};
 
-/// Why a registry gives nothing.
+/// Why a registry refuses a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusing {
     /// It has no such image.
     Missing,
-    /// It wants other credentials, of everybody.
+    /// It rejects all credentials.
     Denied,
     /// It is overloaded.
     Busy,
@@ -21,11 +21,11 @@ pub enum Refusing {
 /// All registries.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// What a pull takes; absent: pulls take no time, and fail only where there is no such image.
+    /// Milliseconds of a pull; None: pulls take no time, and fail only if the image does not exist.
     pull_ms: Option<u64>,
-    /// It wants credentials, which only kubelets have.
+    /// Whether it requires credentials, which only kubelets have.
     private: bool,
-    /// Names of content that was first there under another name.
+    /// Names for content that first appeared under another name.
     tags: BTreeMap<String, String>,
     /// Content by repository and manifest.
     made: BTreeMap<String, Content>,
@@ -35,43 +35,43 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// One whose pulls take so long.
+    /// Registries whose pulls take this long.
     pub fn new(pull_ms: u64, private: bool) -> Self {
         Self { pull_ms: Some(pull_ms), private, ..Self::default() }
     }
 
-    /// Pulls take no time.
+    /// Whether pulls take no time.
     pub fn at_once(&self) -> bool {
         self.pull_ms.is_none()
     }
 
-    /// From now on the name means the content that was first there under another one.
+    /// From now on `name` means the content that first appeared as `content`.
     pub fn tag(&mut self, name: &str, content: &str) {
         self.tags.insert(name.to_owned(), content.to_owned());
     }
 
-    /// It does not answer until then.
+    /// Does not answer until that time.
     pub fn away(&mut self, until: u64) {
         self.away_until = until;
     }
 
-    /// Pulls that begin until then take so much longer.
+    /// Pulls that begin before `until` take `by` milliseconds longer.
     pub fn slow(&mut self, until: u64, by: u64) {
         self.slow = (until, by);
     }
 
-    /// It gives nothing until then.
+    /// Refuses all pulls until that time.
     pub fn refuse(&mut self, why: Refusing, until: u64) {
         self.refusing = Some((why, until));
     }
 
-    /// When a pull that begins now comes to its end.
+    /// When a pull that begins now ends.
     pub fn pulled_at(&self, now: u64) -> u64 {
         let more = if now < self.slow.0 { self.slow.1 } else { 0 };
         now + self.pull_ms.unwrap_or(0) + more
     }
 
-    /// What a name means now. Nothing where there is no such image: the tag `missing`.
+    /// The content that a name means now. None if the image does not exist: the tag `missing`.
     pub fn means(&mut self, reference: &str) -> Option<Content> {
         let (repository, tag, digest) = split(reference);
         if let Some(digest) = digest {
@@ -89,7 +89,7 @@ impl Registry {
         Some(content)
     }
 
-    /// What a pull comes to.
+    /// The result of a pull.
     pub fn pull(&mut self, now: u64, reference: &str, credentials: bool) -> Result<Content, Failure> {
         let failure = |code: Code, why: &str| {
             let message = format!("failed to pull and unpack image \"{reference}\": {why}");

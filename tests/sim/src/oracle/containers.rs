@@ -1,4 +1,4 @@
-//! What is done to containers: only what was ordered and acknowledged, only to the one that was named.
+//! Actions on containers: only those ordered and acknowledged, only on the named container.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,7 @@ impl Oracle {
                 }
             }
             What::Hook => {
-                // With its book somebody takes an order away; what is placed anew is carried out anew.
+                // Deleting a book deletes its orders. An order that is placed again is carried out again.
                 let again = ended_hooks.contains_key(order_id) && !self.rules.loses_books();
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
@@ -60,8 +60,8 @@ impl Oracle {
         self.restarts((uid, name), container_id, &format!("{order_id} stops a second container"));
     }
 
-    /// A request has one instance of a container restarted. As often as the word of a stop was lost with its book, and no
-    /// more often, another one may follow; of a forced request also where an old list did not show it.
+    /// A request restarts one instance of a container. One more may follow for each stop whose answer was
+    /// lost with its book, and, for a forced request, if an old list did not show it.
     fn restarts(&mut self, whose: (String, String), container_id: &str, otherwise: &str) {
         let hidden = self.stale && self.requests.get(&whose.0).is_some_and(|known| known.forced);
         let lost = self.losses.get(&whose).copied().unwrap_or_default() + usize::from(hidden);
@@ -73,7 +73,7 @@ impl Oracle {
         self.check(all.len() <= 1 + lost || self.restored, "I1", || format!("{otherwise}: {all:?}"));
     }
 
-    /// Something really happened on a node.
+    /// Takes an event that really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         self.holds.deed(deed);
         self.updates.deed(deed, runtime);
@@ -90,7 +90,7 @@ impl Oracle {
                 let over = deed.at.saturating_add(millis(*grace));
                 let first = self.kubelet_stops.entry(deed.id.clone()).or_insert(over);
                 *first = over.min(*first);
-                // The kubelet does what a pin asks for once.
+                // The kubelet carries out a pin once.
                 let Some(uid) = self.pinned.remove(&(pod, name.clone())) else { return };
                 let otherwise = format!("{uid} restarts {name} by order and by pin");
                 self.restarts((uid, name), &deed.id, &otherwise);
@@ -100,9 +100,10 @@ impl Oracle {
             }
             Happened::Kill => {
                 let Some((taken, grace)) = self.stops.get(&deed.id).copied() else { return };
-                // Crashes and waits included, a stop takes no longer than its grace.
+                // Crashes and waits count against the grace.
                 let begun = self.rules.asked_to_stop(&deed.id).map_or(taken, |asked| asked.min(taken));
-                // One of two daemons that was frozen goes by its own stop, which began with its hook.
+                // With two daemons, the one that was frozen counts from its own stop, which began with its
+                // hook.
                 let begun = self.rules.begun_by_one_of_two(&deed.id).map_or(begun, |at| at.min(begun));
                 // Another request for the same instance may leave it less time.
                 let named = self.orders.iter().filter(|(_, (.., id))| *id == deed.id);
@@ -110,7 +111,7 @@ impl Oracle {
                 if self.lied || requests.len() > 1 {
                     return;
                 }
-                // What is left of a grace is reckoned in whole seconds. The kubelet's own stop may end it sooner.
+                // The rest of a grace is computed in whole seconds. The kubelet's own stop may end it sooner.
                 let least = begun + self.clocks.least(millis(grace)).saturating_sub(1000);
                 let least = self.kubelet_stops.get(&deed.id).map_or(least, |over| least.min(*over));
                 self.check(deed.at >= least, "I9", || {

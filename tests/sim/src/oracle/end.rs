@@ -1,4 +1,4 @@
-//! What must be true once nothing goes wrong any more.
+//! Rules that must hold once no fault is active any more.
 
 use pitstop_api::labels;
 use pitstop_api::nodework::{NodeWork, Order};
@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::Oracle;
 use crate::server::Server;
 
-/// After the deadline, or after the last fault: a lease's term, back-offs of a minute, and the daemon's silence.
+/// Time allowed after the deadline, or after the last fault: a lease's term, back-offs of a minute, and the
+/// daemon's silence.
 const SLACK: u64 = 150_000;
 
 /// Most writes for a container that begins again: an order, its acknowledgement and answer, and the next order.
@@ -17,12 +18,12 @@ const GIVEN: usize = 5;
 const UPDATED: usize = 20;
 
 impl Oracle {
-    /// What was written, and how many containers of nodes with held Pods began.
+    /// Number of writes, and of containers that began on nodes with held Pods.
     pub fn so_far(&self) -> (usize, usize) {
         (self.writes, self.holds.began)
     }
 
-    /// Everything is over, in time; `calm` is when the last fault was.
+    /// Checks that everything ended in time; `calm` is the time of the last fault.
     pub fn converged(&mut self, now: u64, calm: u64, server: &Server) {
         self.now = now;
         if !self.intact() {
@@ -51,7 +52,8 @@ impl Oracle {
         }
         for object in server.objects("ContainerRecreateRequest") {
             let name = &object["metadata"]["name"];
-            // What was deleted while it was open counts as gone, however long somebody else's finalizer keeps it.
+            // A request that was deleted while it was open counts as gone, however long another owner's
+            // finalizer keeps it.
             let gone = !object["metadata"]["deletionTimestamp"].is_null()
                 && object["status"]["completionTime"].is_null();
             if !gone && object["metadata"]["labels"].get(labels::ACTIVE).is_some() {
@@ -64,9 +66,9 @@ impl Oracle {
         }
         for object in server.objects("NodeWork") {
             let work = NodeWork::deserialize(&**object).unwrap();
-            // etcd may have brought back the Pod of a node that is gone: nobody tells how its stop ended.
+            // A restored etcd may bring back the Pod of a removed node: no daemon reports how its stop ended.
             let excused = self.lying || (self.restored && self.lost_node);
-            // While an instance runs that is told to be over, the kernel may refuse what its Pod should have.
+            // While an instance runs that is reported as ended, the kernel may refuse its Pod's values.
             let stuck = |order: &Order| {
                 let resize = order.action.resize.as_ref();
                 self.lied && resize.is_some_and(|resize| resize.container.is_none() && resize.pod.is_some())
@@ -76,7 +78,7 @@ impl Oracle {
             }
         }
         for pod in server.objects("Pod") {
-            // A Pod that is over comes back into no service.
+            // A Pod that has ended never returns to service.
             let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
             if over || !pod["metadata"]["deletionTimestamp"].is_null() {
                 continue;
@@ -102,11 +104,11 @@ impl Oracle {
         }
     }
 
-    /// A world at rest costs no write.
+    /// Checks that a world at rest costs no write.
     pub fn silent(&mut self, now: u64, (writes, began): (usize, usize)) {
         self.now = now;
-        // What no stop ends is tried ever more rarely, and told after a while. A container that begins again is given
-        // again what it is held at.
+        // A container that no stop ends is tried ever more rarely, and reported after a while. A container
+        // that begins again gets its held resources again.
         let given = (self.holds.began - began) * GIVEN + self.parks.late() * UPDATED;
         let more = if self.lying { 0 } else { (self.writes - writes).saturating_sub(given) };
         self.check(more == 0, "L3", || format!("{more} writes in ten minutes of silence"));

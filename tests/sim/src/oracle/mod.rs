@@ -1,8 +1,8 @@
-//! What no schedule may break, checked after every write and every deed; `reference/reliability.md` 3.2 has the
-//! numbers.
+//! Rules that no schedule may break, checked after every write and every event; `reference/reliability.md`
+//! 3.2 has the numbers.
 //!
-//! The oracle believes nobody: what was stopped it learns from the runtimes, what was written from the API server, and
-//! both in true time.
+//! The oracle trusts no component: it learns stops from the runtimes and writes from the API server, both in
+//! true time.
 
 mod containers;
 mod end;
@@ -33,7 +33,7 @@ use crate::world::plan::{Fault, Schedule};
 /// More requests of pitstop in a second than any of the small worlds can need.
 const MOST_A_SECOND: usize = 120;
 
-/// Something that must not be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Number of the invariant, for example `I1`.
@@ -49,7 +49,7 @@ pub struct Violation {
 pub enum Writer {
     /// A process of the controller.
     Controller,
-    /// A daemon, by its node.
+    /// The daemon of the node with this index.
     Daemon(usize),
     /// A kubelet.
     Kubelet,
@@ -57,7 +57,7 @@ pub enum Writer {
     User,
     /// A native controller of a workload.
     Native,
-    /// Anybody else.
+    /// Any other writer.
     Other,
 }
 
@@ -73,16 +73,16 @@ pub(crate) struct Wrote<'a> {
     /// When, in milliseconds.
     now: u64,
     writer: Writer,
-    /// More than one process takes itself for the leader.
+    /// More than one process believes that it leads.
     many_leaders: bool,
     kind: &'a str,
     before: Option<&'a Value>,
     after: Option<&'a Value>,
-    /// As it is afterwards.
+    /// The API server after the write.
     server: &'a Server,
 }
 
-/// A request as far as the oracle follows it.
+/// A request as the oracle follows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) key: String,
@@ -91,27 +91,27 @@ pub(crate) struct Known {
     pub(crate) deadline: u64,
     pub(crate) ttl: Option<u64>,
     pub(crate) unready_grace: Option<u64>,
-    /// It follows the instance that runs.
+    /// It follows the running instance.
     pub(crate) forced: bool,
     pub(crate) ended: Option<u64>,
     pub(crate) deleted: Option<u64>,
     pub(crate) target: Option<pitstop_api::recreate::Target>,
-    /// When its Pod was out of service, or accepted where it has no gate.
+    /// Since when its Pod is out of service, or accepted if it has no gate.
     pub(crate) drained_since: Option<u64>,
 }
 
-/// The ledger.
+/// What the oracle has seen.
 pub struct Oracle {
     now: u64,
     broken: Option<Violation>,
-    /// Writes of pitstop but those of the election.
+    /// Number of pitstop's writes, except those of the election.
     pub writes: usize,
-    /// When pitstop last sent a request but those of the election.
+    /// When pitstop last sent a request, except those of the election.
     last_sent: u64,
     sending: pace::Rate,
     /// More than one process may have led at once.
     many_leaders: bool,
-    /// etcd was restored: what was seen before may be told again.
+    /// etcd was restored: facts seen before may come again.
     restored: bool,
     clocks: pace::Clocks,
     default_deadline: u64,
@@ -119,33 +119,34 @@ pub struct Oracle {
     ends: BTreeMap<String, usize>,
     /// Orders by ID, with the container that each names.
     orders: BTreeMap<String, (String, String, String)>,
-    /// Acknowledgements that were stored: order and container, and when first.
+    /// Stored acknowledgements: order and container, and the first time.
     acknowledged: BTreeMap<(String, String), u64>,
-    /// Those of them whose answers somebody deleted with the book, by order.
+    /// Acknowledged orders whose answers were deleted with the book.
     forgotten: BTreeSet<String>,
     /// How often that happened to a container of a request.
     losses: BTreeMap<(String, String), usize>,
-    /// Containers that we stopped, by request and name.
+    /// Containers that pitstop stopped, by request and name.
     stopped: BTreeMap<(String, String), BTreeSet<String>>,
-    /// When each hold was written last, by Pod UID and the hold's key.
+    /// When each hold was last written, by Pod UID and the hold's key.
     held: BTreeMap<(String, String), u64>,
-    /// Pins that were stored, by Pod UID and container: whose they are.
+    /// Requests of stored pins, by Pod UID and container.
     pinned: BTreeMap<(String, String), String>,
-    /// Stops that a daemon began: container, and when with how many seconds of grace.
+    /// Stops that a daemon began, by container: start and seconds of grace.
     stops: BTreeMap<String, (u64, i64)>,
-    /// Containers that a kubelet stops, for its own reasons, and when the first of its graces is over.
+    /// Containers that a kubelet stops for its own reasons, and when the first of its graces ends.
     kubelet_stops: BTreeMap<String, u64>,
-    /// Lists may be older than what was seen before, which the API server never does to who asks as pitstop does.
+    /// Lists may be older than facts seen before. The API server never does this to clients that ask as
+    /// pitstop does.
     stale: bool,
-    /// A runtime lies for so long that an order is not over when the rest is.
+    /// A runtime lies for so long that an order outlasts the rest.
     lying: bool,
-    /// A runtime lies: to the kubelet too, which then takes the sandbox down.
+    /// A runtime lies, also to the kubelet, which then takes the sandbox down.
     lied: bool,
-    /// A node goes away for good.
+    /// A node is removed for good.
     lost_node: bool,
-    /// Hooks that were begun, by order.
+    /// Number of hooks that began, by order.
     hooks: BTreeMap<String, usize>,
-    /// Every instance that ever ran: Pod UID, name, ID and when it began.
+    /// Every instance that ever ran: Pod UID, name, ID and start.
     ran: Vec<(String, String, String, u64)>,
     rules: rules::Rules,
     resizes: resizes::Resizes,
@@ -154,7 +155,7 @@ pub struct Oracle {
     parks: parks::Parks,
     selected: selected::Selected,
     holds: holds::Holds,
-    /// When the lead last changed, or a controller began.
+    /// When the leader last changed, or a controller began.
     led_since: u64,
     leaders: usize,
 }
@@ -202,7 +203,7 @@ impl Oracle {
         }
     }
 
-    /// Something is broken; the first thing counts.
+    /// Records a broken rule; only the first counts.
     pub fn broken(&mut self, invariant: &'static str, what: impl Into<String>) {
         if self.broken.is_none() {
             self.broken = Some(Violation { invariant, what: what.into(), at: self.now });
@@ -221,7 +222,7 @@ impl Oracle {
         }
     }
 
-    /// What was begun must have come to an end.
+    /// Checks that everything that began has ended.
     pub fn at_the_end<'a>(
         &mut self,
         now: u64,
@@ -231,12 +232,12 @@ impl Oracle {
         self.all(found);
     }
 
-    /// Nothing is broken so far.
+    /// Whether no rule is broken so far.
     pub fn intact(&self) -> bool {
         self.broken.is_none()
     }
 
-    /// What was broken, and how requests ended.
+    /// The broken rule, and how requests ended.
     pub fn finish(mut self) -> (Option<Violation>, BTreeMap<String, usize>) {
         self.ends.append(&mut self.resizes.ends);
         self.ends.append(&mut self.updates.ends);
@@ -246,22 +247,22 @@ impl Oracle {
         (self.broken, self.ends)
     }
 
-    /// A kubelet has written into the control group of a container.
+    /// Takes a kubelet's write into the control group of a container.
     pub fn sized(&mut self, written: &Written) {
         self.resizes.sized(written);
     }
 
-    /// A node has an image, or has it no more.
+    /// A node got or lost an image.
     pub fn image(&mut self, now: u64, node: &str, news: &ImageNews) {
         self.updates.image(now, node, news);
     }
 
-    /// The groups of a node, whose kubelet does not resize, are kept so.
+    /// Sets how a node keeps its groups, if its kubelet does not resize.
     pub fn keeps(&mut self, node: &str, keeping: Keeping) {
         self.holds.keeps(node, keeping);
     }
 
-    /// A daemon has written into a control group of its node, for that order.
+    /// Takes a daemon's write into a control group of its node, for that order.
     pub fn touched(
         &mut self,
         now: u64,
@@ -275,7 +276,7 @@ impl Oracle {
         self.all(found);
     }
 
-    /// All is over: held Pods have what they should.
+    /// Checks at rest that held Pods have what they should.
     pub fn holds_at_rest<'a>(
         &mut self,
         now: u64,
@@ -286,7 +287,7 @@ impl Oracle {
         self.all(found);
     }
 
-    /// So many processes believe that they lead.
+    /// Takes the number of processes that believe that they lead.
     pub fn led(&mut self, now: u64, leaders: usize) {
         if leaders != self.leaders {
             self.leaders = leaders;
@@ -339,7 +340,7 @@ impl Oracle {
         }
     }
 
-    /// etcd is as it was before.
+    /// etcd was restored to an earlier state.
     pub fn restored(&mut self, now: u64, server: &Server) {
         self.now = now;
         self.restored = true;
@@ -362,7 +363,7 @@ impl Oracle {
                         known.ended = None;
                         known.created = now;
                     } else {
-                        // An end that an earlier restore had taken back may be there again.
+                        // An end that an earlier restore removed may exist again.
                         known.ended.get_or_insert(now);
                     }
                 }
@@ -371,7 +372,7 @@ impl Oracle {
         }
     }
 
-    /// A process of pitstop sends a request; one that does `something` is no mere reading of what may have changed.
+    /// A process of pitstop sends a request. `something`: it is not a mere read of what may have changed.
     pub fn sends(&mut self, now: u64, something: bool) {
         self.now = now;
         if something {
@@ -381,7 +382,7 @@ impl Oracle {
         self.check(sent <= MOST_A_SECOND, "I12", || format!("{sent} requests in a second"));
     }
 
-    /// All requests are over, and pitstop sent nothing for longer than its longest back-off.
+    /// Whether all requests have ended, and pitstop sent nothing for longer than its longest back-off.
     pub fn at_rest(&self, now: u64) -> bool {
         let over = |known: &Known| match (known.deleted, known.ended, known.ttl) {
             (Some(_), ..) => true,

@@ -1,4 +1,4 @@
-//! Writes of order books: orders never change, and what is acknowledged may be done.
+//! Writes of order books: orders never change, and acknowledged orders may be carried out.
 
 use pitstop_api::nodework::{AnswerState, NodeWork, Order, request_uid};
 use serde::Deserialize;
@@ -22,7 +22,7 @@ impl Oracle {
         let old_orders: &[Order] = old.as_ref().map_or(&[], |o| &o.spec.orders);
         let node = new.metadata.name.clone().unwrap_or_default();
         if writer == Writer::Other {
-            // A forger's: they may be refused, and never carried out.
+            // A forger's orders: the daemon may refuse them, and never carries them out.
             for order in &new.spec.orders {
                 let names = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
                 self.orders.entry(order.id.clone()).or_insert(names);
@@ -55,7 +55,7 @@ impl Oracle {
         for answer in &answers {
             let earlier = old_answers.iter().find(|a| a.order_id == answer.order_id);
             let over = |state| state != AnswerState::Acknowledged;
-            // What is told of images goes on as long as the order stands.
+            // An answer about images may change as long as the order stands.
             let goes_on = new.spec.orders.iter().any(|o| o.id == answer.order_id && o.action.pull.is_some());
             if let Some(earlier) = earlier.filter(|e| over(e.state) && !goes_on) {
                 self.check(earlier.state == answer.state, "I5", || {
@@ -69,7 +69,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody deletes a book: with it goes the word of what was taken up, until it is taken up again.
+    /// A deleted book loses its acknowledgements, until its orders are acknowledged again.
     fn loses(&mut self, book: Option<&NodeWork>) {
         for order in book.into_iter().flat_map(|book| &book.spec.orders) {
             let known = self.acknowledged.contains_key(&(order.id.clone(), order.container.id.clone()));
@@ -101,10 +101,11 @@ impl Oracle {
             target.as_ref().and_then(|t| t.containers.iter().find(|c| c.name == order.container.name));
         let right = named.is_some_and(|c| c.container_id.ends_with(&order.container.id))
             && target.as_ref().is_some_and(|t| t.pod_uid == order.pod.uid && t.node_name == node);
-        // Nobody can know of a deletion that the watch has not shown.
+        // The controller cannot know of a deletion before its watch shows it.
         let ended = known.is_some_and(|k| k.ended.is_some());
         let (split, restored) = (self.many_leaders, self.restored);
-        // A second leader may not know yet that a forced request has gone on to the next instance: that one has ended.
+        // A second leader may not know yet that a forced request has gone on to the next instance: the
+        // earlier one has ended.
         let earlier = self.ran.iter().any(|(pod, name, id, _)| {
             (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
         });
@@ -120,7 +121,8 @@ impl Oracle {
         self.orders.insert(order.id.clone(), value);
     }
 
-    /// An order of a resize: it asks, and changes nothing. It names an instance that the Pod has shown.
+    /// Checks an order of a resize: it asks, and changes nothing. It names an instance that the Pod has
+    /// shown.
     fn asked(&mut self, order: &Order) {
         let only = order.action.verify.is_some() && order.action.recreate.is_none();
         self.check(only, "I3", || format!("order {} of a resize does more than ask", order.id));
@@ -131,13 +133,13 @@ impl Oracle {
         self.check(ran, "I3", || format!("order {} names {:?}", order.id, order.container));
         let value = (order.pod.uid.clone(), order.container.name.clone(), order.container.id.clone());
         let same = self.orders.get(&order.id).is_none_or(|old| *old == value);
-        // With its book somebody takes the answer away too.
+        // A deleted book loses its answers, too.
         let lost = self.restored || self.rules.loses_books();
         self.check(same || lost, "I1", || format!("order {} names another container now", order.id));
         self.orders.insert(order.id.clone(), value);
     }
 
-    /// An order of an update: it pulls, and does nothing to the instance that it names, which ran.
+    /// Checks an order of an update: it only pulls, and names an instance that ran.
     fn asked_for_an_image(&mut self, order: &Order) {
         let only = order.action.pull.is_some() && order.action.recreate.is_none();
         self.check(only, "I3", || format!("order {} of an update does more than pull", order.id));
@@ -149,7 +151,7 @@ impl Oracle {
         });
     }
 
-    /// An order to give an instance other resources.
+    /// Checks an order to give an instance other resources.
     fn asked_to_resize(&mut self, order: &Order) {
         let named = |(pod, name, id, _): &(String, String, String, u64)| {
             (pod, name, id) == (&order.pod.uid, &order.container.name, &order.container.id)
@@ -175,10 +177,10 @@ impl Oracle {
         self.check_drained(&uid, id, server);
     }
 
-    /// A container of a Pod that is to be drained is touched only after the drain.
+    /// Checks that the Pod was drained before a container is touched.
     fn check_drained(&mut self, uid: &str, what: &str, server: &Server) {
         let Some(known) = self.requests.get(uid) else { return };
-        // A Pod that is gone from the API server is in nobody's service.
+        // A Pod that is gone from the API server is not in service.
         let namespace = known.key.split('/').next().unwrap_or_default();
         let there = server.object("Pod", namespace, &known.pod).is_some_and(|pod| {
             known.target.as_ref().is_none_or(|target| pod["metadata"]["uid"] == *target.pod_uid)
@@ -188,7 +190,7 @@ impl Oracle {
         }
     }
 
-    /// What a request asks for comes when its Pod has been out of service for the grace.
+    /// Checks that the Pod was out of service for the grace before its request acts.
     pub(super) fn check_waited(&mut self, uid: &str, what: &str) {
         let Some(known) = self.requests.get(uid) else { return };
         let Some(grace) = known.unready_grace else { return };

@@ -1,21 +1,21 @@
-//! How long waits take by clocks that are fast or slow, and how much happens in a second.
+//! Duration of waits by fast or slow clocks, and events per second.
 
 use super::rules::leaves_controllers_alone;
 use crate::world::lasts;
 use crate::world::plan::Schedule;
 
-/// By then a controller has seen what was written, where nothing holds it up.
+/// Time until an undisturbed controller has seen a write, in milliseconds.
 const KNOWN: u64 = 2_000;
-/// What a change of leaders takes.
+/// Duration of a change of leaders, in milliseconds.
 const LEADS: u64 = 25_000;
 
 impl Schedule {
-    /// Every controller's process goes on, and sees what it should see.
+    /// Whether every controller's process continues, and sees what it should see.
     pub(super) fn leaves_controllers_alone(&self) -> bool {
         self.crash.is_none() && self.faults.iter().all(|f| leaves_controllers_alone(&f.what))
     }
 
-    /// By then a controller has seen what was written, whatever goes wrong.
+    /// Time until a controller has seen a write, whatever goes wrong, in milliseconds.
     pub(super) fn known(&self) -> u64 {
         if self.leaves_controllers_alone() {
             return KNOWN;
@@ -28,7 +28,7 @@ impl Schedule {
 /// How far the clocks that count graces and deadlines are from true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
-    /// Percent of true time at which the fastest goes, and the slowest.
+    /// Percent of true time at which the fastest clock goes, and the slowest.
     fastest: u64,
     slowest: u64,
 }
@@ -40,23 +40,23 @@ impl Clocks {
         Self { fastest, slowest }
     }
 
-    /// At least how long a wait of so many milliseconds takes by true time.
+    /// Minimum of true time that a wait takes; both in milliseconds.
     pub(super) fn least(self, wait: u64) -> u64 {
         wait * 100 / self.fastest
     }
 
-    /// At most how long it takes.
+    /// Maximum of true time that a wait takes.
     pub(super) fn most(self, wait: u64) -> u64 {
         wait * 100 / self.slowest
     }
 
-    /// How far the slowest clock gets in so many milliseconds of true time.
+    /// How far the slowest clock gets in these milliseconds of true time.
     pub(super) fn at_least_seen(self, passed: u64) -> u64 {
         passed * self.slowest / 100
     }
 }
 
-/// Counts what happens in each second.
+/// Counts events in each second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rate {
     /// When the second began.
@@ -65,7 +65,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Once more: how often in this second.
+    /// Counts an event; returns the count of this second.
     pub(super) fn count(&mut self, now: u64) -> usize {
         if now >= self.since + 1000 {
             *self = Self { since: now, count: 0 };

@@ -71,7 +71,7 @@ impl Oracle {
         }
     }
 
-    /// A hold was given up: its containers must be back, or its request over or gone.
+    /// Checks a dropped hold: its containers must be back, or its request ended or gone.
     fn released(&mut self, pod: &str, hold: &Hold) {
         let since = self.held.get(&(pod.to_owned(), hold.key.clone())).copied().unwrap_or_default();
         if self.restored || self.many_leaders || self.stale {
@@ -81,7 +81,7 @@ impl Oracle {
             let at_work = k.ended.is_none() && k.deleted.is_none();
             at_work && k.key == hold.key && k.target.as_ref().is_some_and(|t| t.pod_uid == pod)
         };
-        // What was there before the request is the hold of an earlier one of its name.
+        // A hold from before the request belongs to an earlier request of its name.
         let its = |k: &&Known| here(k) && k.created <= since;
         let back = |k: &Known| {
             k.target.as_ref().is_some_and(|t| {
@@ -98,7 +98,7 @@ impl Oracle {
         }
     }
 
-    /// The controller changes an image: only to the pin that a request at work names.
+    /// Checks an image that the controller changes: only to the pin that a request at work names.
     fn pins(&mut self, pod: &str, name: &str, image: &str) {
         let asks = |known: &Known| {
             let target = known.target.as_ref().filter(|t| known.ended.is_none() && t.pod_uid == pod);
@@ -112,7 +112,7 @@ impl Oracle {
             .filter(|(_, known)| asks(known))
             .map(|(uid, known)| (uid.clone(), known.deleted.is_some()))
             .collect();
-        // Nobody can know of a deletion that the watch has not shown: then it was this request's.
+        // The controller cannot know of a deletion before its watch shows it: the pin is then this request's.
         let whose =
             asking.iter().find(|(_, deleted)| !deleted).or(asking.first()).map(|(uid, _)| uid.clone());
         let certain = asking.len() == 1;
@@ -128,7 +128,7 @@ impl Oracle {
         }
     }
 
-    /// From when on Pods are out of service for the requests that asked for it.
+    /// Records since when Pods are out of service for the requests that asked for it.
     pub(super) fn see_drains(&mut self, server: &Server) {
         let now = self.now;
         for known in self.requests.values_mut() {

@@ -1,4 +1,4 @@
-//! Writes of requests: what is over stays as it is, states only go forward, and what is told is true.
+//! Writes of requests: an ended request stays as it is, states only go forward, and statuses are true.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ impl Oracle {
         let Some(new) = after else {
             let Some(old) = before else { return };
             let over = old.status.as_ref().is_some_and(|s| s.completion_time.is_some());
-            // After a restore of etcd an end that was stored may be stored no more.
+            // After a restore of etcd a stored end may be gone.
             let allowed =
                 over || self.restored || writer != Writer::Controller || self.rollouts.made(&uid(&old));
             self.check(allowed, "I5", || format!("{} deleted while open", uid(&old)));
@@ -36,10 +36,10 @@ impl Oracle {
         let known = self.known(&new);
         let known = self.requests.entry(id.clone()).or_insert(known);
         if new.metadata.deletion_timestamp.is_some() {
-            // Somebody's finalizer may keep it; for pitstop it is gone.
+            // Another owner's finalizer may keep it; for pitstop it is gone.
             known.deleted.get_or_insert(now);
         }
-        // The API server gives a new request the status that no controller has seen it.
+        // The API server gives a new request this status: no controller has seen it.
         let unseen =
             || ContainerRecreateRequestStatus { observed_generation: Some(-1), ..Default::default() };
         let before = before.filter(|old| uid(old) == id);
@@ -93,8 +93,8 @@ impl Oracle {
         }
     }
 
-    /// A target never changes, but that a forced request follows the instance that runs until the daemon has taken an
-    /// order of it up; and one Pod has one request at work.
+    /// Checks that a target never changes, except that a forced request follows the running instance until
+    /// the daemon acknowledges one of its orders; and that a Pod has one request at work.
     fn check_target(
         &mut self,
         id: &str,
@@ -103,8 +103,8 @@ impl Oracle {
         forced: bool,
     ) {
         if let Some(before) = &old.target {
-            // Who restarts it may change: the kubelet where the daemon is silent. With a book that somebody deletes
-            // goes the word of what was taken up by it, and of nothing else. An old list does not show it either.
+            // The restarter may change: to the kubelet if the daemon is silent. A deleted book loses the
+            // acknowledgements of its orders, and no others. An old list does not show them either.
             let known = |o: &str| {
                 self.acknowledged.keys().any(|(id, _)| id.starts_with(o) && !self.forgotten.contains(id))
             };
@@ -163,7 +163,7 @@ impl Oracle {
             self.check(back.is_none() || restored, "I5", || format!("{id} goes back: {back:?}"));
             return;
         }
-        // What is over changes in one way: a stop that was recorded after the end.
+        // An ended request changes in one way: a stop that was recorded after the end.
         for (a, b) in pairs.iter().filter(|(a, b)| a != b) {
             let late = a.phase == Phase::Pending
                 && matches!((b.phase, b.is_killed), (Phase::Recreating, true) | (Phase::Failed, false));
@@ -179,7 +179,8 @@ impl Oracle {
         self.check(rest(old) == rest(new), "I5", || format!("{id} is over, and changes: {old:?} {new:?}"));
     }
 
-    /// What is told to be killed was ordered and stopped, or pinned; what is told to have come back runs, or ran.
+    /// Checks that a killed container was ordered and stopped, or pinned; and that a container that came back
+    /// runs, or ran.
     fn check_truth(
         &mut self,
         id: &str,

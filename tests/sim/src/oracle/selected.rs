@@ -1,10 +1,9 @@
-//! What no schedule may break where a rollout gives images to Pods that it selects.
+//! Rules for rollouts that give images to Pods that they select.
 //!
-//! | rule | |
-//! |---|---|
-//! | W16 | Of the Pods that were ready, no more are being updated at a time than may be unavailable, and none while the rollout is paused or deleted. |
-//! | W17 | A Pod is marked only when it has what the rollout wants, or did until a moment ago. |
-//! | W18 | At rest each Pod that is there has it and no request is left; or the rollout waits for a true reason. |
+//! - W16: Of the Pods that were ready, no more are updated at a time than may be unavailable, and none while
+//!   the rollout is paused or deleted.
+//! - W17: A Pod is marked only if it has what the rollout wants, or had it until a moment ago.
+//! - W18: At rest each existing Pod has it and no request is left; or the rollout waits for a true reason.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +18,9 @@ use super::{Writer, Wrote};
 use crate::server::Server;
 use crate::world::plan::Schedule;
 
-/// After its last word, nothing more is to come.
+/// Time after the last change when nothing more is to come.
 const QUIET: u64 = 75_000;
-/// What the mark of a Pod is.
+/// Annotation with the mark of a Pod.
 const MARK: &str = "pitstop.dev/revision";
 
 /// A rollout.
@@ -31,7 +30,7 @@ struct Followed {
     paused: Option<u64>,
     deleted: Option<u64>,
     changed: u64,
-    /// When it wanted something else last.
+    /// When its wanted images last changed.
     wished: u64,
 }
 
@@ -39,7 +38,7 @@ struct Followed {
 struct Child {
     rollout: String,
     pod: String,
-    /// Its Pod was in service when it began.
+    /// Whether its Pod was in service when it began.
     costs: bool,
     begun: bool,
     over: bool,
@@ -49,11 +48,11 @@ struct Child {
 /// A Pod.
 struct Member {
     object: Value,
-    /// It is ready or not, and since when; since ever, if it never was another way.
+    /// Whether it is ready, and since when; 0 if that never changed.
     ready: (bool, u64),
 }
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Selected {
     schedule: Schedule,
     now: u64,
@@ -75,7 +74,7 @@ fn is_true(of: &Value, what: &str, status: &str) -> bool {
 }
 
 impl Followed {
-    /// The Pod has what it wants.
+    /// Whether the Pod has what it wants.
     fn has(&self, pod: &Value) -> bool {
         self.object.spec.images.iter().all(|wanted| {
             let lists = ["containers", "initContainers"].iter().map(|list| pod["spec"][*list].as_array());
@@ -172,7 +171,7 @@ impl Selected {
         let (id, pod) =
             (uid(object), object["spec"]["podRef"]["uid"].as_str().unwrap_or_default().to_owned());
         let since = self.now.saturating_sub(self.schedule.known());
-        // What may be known not to be ready costs nothing.
+        // A Pod that may be known as not ready costs nothing.
         let costs = self.members.get(&pod).is_some_and(|member| member.ready.0 && member.ready.1 <= since);
         let rollout = owner["uid"].as_str().unwrap_or_default().to_owned();
         let new = Child { rollout, pod, costs, begun: false, over: false, failed: false };
@@ -243,7 +242,7 @@ impl Selected {
         self.children.values().filter(move |child| child.rollout == id)
     }
 
-    /// All are over, or wait for somebody.
+    /// Whether all rollouts have ended, or wait for a user.
     pub(super) fn over(&self, now: u64, led_since: u64) -> bool {
         self.there().all(|(id, followed)| {
             let status = followed.object.status.clone().unwrap_or_default();
@@ -254,7 +253,7 @@ impl Selected {
         })
     }
 
-    /// What each rollout has come to is true.
+    /// Checks that the state of each rollout is true.
     pub(super) fn converged(&self, server: &Server) -> Found {
         let mut found = Found::new();
         for (id, followed) in self.there() {

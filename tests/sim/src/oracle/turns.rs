@@ -1,4 +1,4 @@
-//! Whose turn it is with a Pod: restarts and resizes wait for each other.
+//! Turns on a Pod: restarts and resizes wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use super::{Known, Oracle};
 use crate::server::Server;
 
-/// The requests of one kind that are open, by the names of their Pods.
+/// Open requests of one kind, by the names of their Pods.
 #[derive(Default)]
 pub(super) struct Turns(BTreeMap<String, Turn>);
 
 #[derive(Default)]
 struct Turn {
-    /// Requests, and orders to stop that a daemon has taken up.
+    /// Requests, and orders to stop that a daemon has acknowledged.
     open: BTreeSet<String>,
-    /// When one of them ended last.
+    /// When one of them last ended.
     last: u64,
 }
 
@@ -35,7 +35,7 @@ impl Turns {
         self.is(now, pod, uid, after.is_some() && !over);
     }
 
-    /// A book was written, or removed: a stop that is under way may outlive its request.
+    /// A book was written, or removed. A stop in progress may outlive its request.
     pub(super) fn book_wrote(&mut self, now: u64, before: Option<&Value>, after: Option<&Value>) {
         let (before, after) = (stopping(before), stopping(after));
         for (pod, order) in before.union(&after) {
@@ -52,13 +52,13 @@ impl Turns {
         }
     }
 
-    /// Since when none is open; absent while one is.
+    /// Since when no request is open; None while one is.
     pub(super) fn free_since(&self, pod: &str) -> Option<u64> {
         self.0.get(pod).map_or(Some(0), |turn| turn.open.is_empty().then_some(turn.last))
     }
 }
 
-/// The Pods and orders of a book that its daemon has taken up to stop a container.
+/// Pods and orders of a book whose stop its daemon has acknowledged.
 fn stopping(book: Option<&Value>) -> BTreeSet<(String, String)> {
     let Some(book) = book.map(|book| NodeWork::deserialize(book).unwrap()) else { return BTreeSet::new() };
     let answers = book.status.unwrap_or_default().answers;
@@ -70,7 +70,7 @@ fn stopping(book: Option<&Value>) -> BTreeSet<(String, String)> {
 }
 
 impl Oracle {
-    /// A resize of a Pod is accepted, or a restart: nothing of the other kind is at work there.
+    /// Checks an accepted resize or restart of a Pod: no request of the other kind is at work there.
     pub(super) fn check_turn(
         &mut self,
         kind: &str,

@@ -1,15 +1,15 @@
-//! Updates of parked workloads, each on its own way. The rollout stands by from the beginning, and soaks for a second.
+//! Updates of parked workloads, each on its own path. The rollout exists from the beginning and soaks for one second.
 
 use super::{container, pod, scenario};
 use crate::world::plan::{Fault, PodPlan, Schedule, Step, Timed};
 use crate::world::rolling::{RolloutPlan, WorkloadPlan};
 
-/// The workload gets other images.
+/// Changes the image tag in the template.
 fn to(at: u64, tag: &'static str) -> (u64, Step) {
     (at, Step::Template(vec![("app".into(), tag.into())]))
 }
 
-/// A workload with so many Pods of one container each, and one more that there may be.
+/// A workload with `pods` Pods of one container each. Unless it is a `DaemonSet`, the plan has one spare Pod.
 fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> Schedule {
     let member = |at| PodPlan { name: format!("web-{at}"), containers: vec![container("app")], ..pod() };
     let spare = usize::from(kind != "DaemonSet");
@@ -33,7 +33,7 @@ fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> 
     Schedule { workload: Some(workload), ..scenario(&format!("parked {kind}{name}"), pods, all) }
 }
 
-/// The node of the Pod that is second has no room for images, so that it fails, and the first one goes back.
+/// The second Pod's node has no room for images: its update fails, and the first Pod is rolled back.
 fn rolled_back(kind: &'static str) -> Schedule {
     let mut schedule = one(", rolled back", kind, 2, vec![to(3_000, "2"), to(90_000, "1")]);
     schedule.nodes = 2;
@@ -49,7 +49,7 @@ fn rolled_back(kind: &'static str) -> Schedule {
     schedule
 }
 
-/// All of them.
+/// All scenarios of this file.
 pub(super) fn all() -> Vec<Schedule> {
     let mut all = vec![rolled_back("StatefulSet"), rolled_back("Deployment"), rolled_back("DaemonSet")];
     for kind in ["StatefulSet", "Deployment", "DaemonSet"] {

@@ -1,4 +1,4 @@
-//! Resizes, each on its own way through the protocol.
+//! Resizes, each on its own path through the protocol.
 
 use super::pod;
 use crate::world::plan::{PodPlan, Step};
@@ -8,7 +8,7 @@ fn amounts(all: &[(&'static str, &'static str)]) -> Amounts {
     all.iter().map(|(name, amount)| ((*name).into(), (*amount).into())).collect()
 }
 
-/// A Pod with room to grow; its first container uses 100 Mi.
+/// A Pod with room to grow; its first container uses 100 MiB.
 fn sized(restarts: &[&'static str]) -> PodPlan {
     let mut pod = pod();
     for container in &mut pod.containers {
@@ -34,7 +34,7 @@ fn resize(limits: &[(&'static str, &'static str)], change: impl FnOnce(&mut Resi
     Step::Resize(Box::new(plan))
 }
 
-/// Adds them.
+/// Adds the scenarios of this file.
 pub(super) fn add(add: &mut impl FnMut(String, PodPlan, Vec<(u64, Step)>)) {
     let grow = [("cpu", "400m")];
     let mut one =
@@ -92,7 +92,7 @@ pub(super) fn add(add: &mut impl FnMut(String, PodPlan, Vec<(u64, Step)>)) {
         steps.extend(free.map(|at| (at, Step::Crowd(0, 0))));
         steps
     };
-    // The kubelet of that node leaves the Pod's group as it is for a container that is down, here in its back-off.
+    // The kubelet of this node leaves the Pod's group unchanged while a container is down, here in its back-off.
     let crash = |at| (at, Step::Crash("web".to_owned(), "app".into(), 1));
     let down = vec![crash(0), crash(3000), (10_000, resize(&[("memory", "512Mi")], |_| ()))];
     one("while its container is down", sized(&[]), down);

@@ -1,4 +1,4 @@
-//! Rollouts, each on its own way through a workload. They soak for two seconds.
+//! Rollouts, each on its own path. They soak for two seconds.
 
 use super::{container, pod, scenario};
 use crate::world::plan::{PodPlan, Schedule, Step};
@@ -24,7 +24,7 @@ fn paused(at: u64, paused: bool) -> (u64, Step) {
     (at, Step::PauseRollout("web".to_owned(), paused))
 }
 
-/// A workload with so many Pods, of one container each.
+/// A workload with `pods` Pods of one container each.
 fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> Schedule {
     let member = |at| PodPlan { name: format!("web-{at}"), containers: vec![container("app")], ..pod() };
     let workload = WorkloadPlan { kind: kind.into(), name: "web".to_owned(), ..WorkloadPlan::default() };
@@ -32,7 +32,7 @@ fn one(name: &str, kind: &'static str, pods: usize, steps: Vec<(u64, Step)>) -> 
     Schedule { workload: Some(workload), ..scenario(&format!("rollout {name}"), pods, steps) }
 }
 
-/// All of them.
+/// All scenarios of this file.
 pub(super) fn all() -> Vec<Schedule> {
     let plain = || (0, rollout(|_| ()));
     let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
@@ -69,7 +69,8 @@ pub(super) fn all() -> Vec<Schedule> {
         ),
         one("of nothing", "Deployment", 1, vec![(0, rollout(|r| r.restarted_at = None))]),
     ];
-    // Its only Pod does badly for its hour: it ends in less than the soak, and than a kubelet takes to tell so.
+    // Its only Pod crashes for the whole hour. Each instance ends sooner than the soak, and sooner than a kubelet
+    // reports it.
     let mut failing = one("that fails", "Deployment", 1, vec![(0, rollout(|r| r.soak = Some(10)))]);
     let crashes = r#"{"term":[100,143],"runs":[[1000,1]],"repeat":true}"#;
     failing

@@ -34,7 +34,7 @@ fn one(name: &str, change: impl FnOnce(&mut RolloutPlan), steps: Vec<(u64, Step)
     }
 }
 
-/// All of them.
+/// All scenarios of this file.
 pub(super) fn all() -> Vec<Schedule> {
     let deleted = |at, pod: &str| (at, Step::DeletePod(pod.to_owned()));
     let plain = |_: &mut RolloutPlan| ();

@@ -1,10 +1,10 @@
-//! Updates of images, each on its own way through the protocol. Pulls take 700 ms.
+//! Image updates, each on its own path through the protocol. Pulls take 700 ms.
 
 use super::{container, create, pod, scenario};
 use crate::world::imaging::{Images, Rewriting, UpdatePlan};
 use crate::world::plan::{ContainerPlan, Fault, PodPlan, Schedule, Step, Timed};
 
-/// What registries have in every scenario; a webhook is there where it is switched.
+/// Registries of every scenario, and a webhook if a step switches it.
 pub(super) fn images(steps: &[(u64, Step)]) -> Images {
     let switched = steps.iter().any(|(_, step)| matches!(step, Step::SwitchWebhook(_)));
     Images {
@@ -28,11 +28,11 @@ fn update(image: &'static str, change: impl FnOnce(&mut UpdatePlan)) -> Step {
     Step::Update(Box::new(plan))
 }
 
-/// The image that most of them ask for, and another one.
+/// The image of most updates, and a later one.
 const NEW: &str = "registry.example/app:2";
 const NEWER: &str = "registry.example/app:3";
 
-/// Adds them.
+/// Adds the scenarios of this file.
 pub(super) fn add(add: &mut impl FnMut(String, PodPlan, Vec<(u64, Step)>)) {
     let mut one =
         |name: &str, pod: PodPlan, steps: Vec<(u64, Step)>| add(format!("update {name}"), pod, steps);
@@ -60,7 +60,7 @@ pub(super) fn add(add: &mut impl FnMut(String, PodPlan, Vec<(u64, Step)>)) {
     beside(&mut one);
 }
 
-/// Images that cannot be had, or do badly.
+/// Images that cannot be used, or whose containers fail.
 fn bad(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     let late = |r: &mut UpdatePlan| r.observe = Some(12);
     one("to one that crashes", pod(), vec![(0, update("registry.example/app:crash", |_| ()))]);
@@ -90,7 +90,7 @@ fn bad(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     one("and the old one crashes", pod(), vec![(0, update(NEW, |r| r.observe = Some(0))), crash]);
 }
 
-/// Between the pull and the change.
+/// Events between the pull and the change of the Pod.
 fn waiting(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     let suspended = || (0, update(NEW, |r| r.suspend = true));
     let released = || (6000, Step::ReleaseUpdate("piu".to_owned()));
@@ -109,7 +109,7 @@ fn waiting(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     one("suspended, webhook", pod(), vec![suspended(), (3000, Step::SwitchWebhook(true)), released()]);
 }
 
-/// Others at the same Pod.
+/// Other requests and writers of the same Pod.
 fn beside(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     for (what, at) in [("soon", 400), ("late", 1300)] {
         let made = || (0, update(NEW, |_| ()));
@@ -129,8 +129,8 @@ fn beside(one: &mut impl FnMut(&str, PodPlan, Vec<(u64, Step)>)) {
     one("after a restart", pod(), vec![(0, restart), (20, update(NEW, |_| ()))]);
 }
 
-/// Nobody hears of the node for longer than new containers have to become ready: before they are, as the Pod shows or not, and
-/// while they are watched.
+/// The node is lost for longer than `readyTimeoutSeconds`. This begins before the new containers are ready, whether the
+/// Pod shows it or not, or during their observation.
 pub(super) fn lost() -> Vec<Schedule> {
     let one = |at: u64| {
         let update = update(NEW, |r| r.observe = Some(12));

@@ -1,4 +1,4 @@
-//! Hooks that may change or refuse what is written: webhooks and admission policies.
+//! Hooks that may change or refuse writes: webhooks and admission policies.
 
 use std::fmt::Debug;
 
@@ -10,25 +10,25 @@ use super::Server;
 use super::failure::{Checked, Failure};
 use super::request::Call;
 
-/// What is asked for.
+/// Kind of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new object.
     Create,
-    /// A change of one, patches and status included.
+    /// A change of an object, patches and status included.
     Update,
-    /// The end of one; only [`Admission::validate`] is asked.
+    /// A deletion; only [`Admission::validate`] is called.
     Delete,
 }
 
-/// One write before it is stored.
+/// A write before it is stored.
 #[derive(Debug)]
 pub struct Review<'a> {
-    /// What is asked for.
+    /// Kind of the write.
     pub operation: Operation,
-    /// API group; empty for the core one.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// Version that the client speaks.
+    /// Version that the client uses.
     pub version: &'a str,
     /// Kind, such as `Pod`.
     pub kind: &'a str,
@@ -36,24 +36,24 @@ pub struct Review<'a> {
     pub resource: &'a str,
     /// Empty, or `status`.
     pub subresource: &'a str,
-    /// Empty for kinds without namespaces.
+    /// Namespace; empty for kinds without namespaces.
     pub namespace: &'a str,
     /// Name; empty while it is still to be generated.
     pub name: &'a str,
-    /// Headers of the request: who asks is for the world to say.
+    /// Headers of the request; the world identifies the client by them.
     pub headers: &'a HeaderMap,
     /// The server's wall clock.
     pub wall: DateTime<Utc>,
-    /// Whether nothing is to be stored.
+    /// Whether the write is a dry run.
     pub dry_run: bool,
-    /// What is stored; nothing for a create.
+    /// The stored object; None for a create.
     pub old: Option<&'a Value>,
 }
 
 /// Why a write is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// HTTP code: 403 for webhooks that do not say, 422 for admission policies.
+    /// HTTP code: 403 for webhooks that give none, 422 for admission policies.
     pub code: u16,
     /// `Forbidden`, `Invalid` ...
     pub reason: &'static str,
@@ -61,7 +61,7 @@ pub struct Refusal {
     pub message: String,
 }
 
-/// A hook. It may read from the server, which holds everything but the write under review.
+/// A hook. It may read from the server, which holds everything except the write under review.
 pub trait Admission: Debug {
     /// Changes the object, or refuses it; before it is validated.
     fn mutate(&self, server: &Server, review: &Review<'_>, object: &mut Value) -> Result<(), Refusal> {
@@ -69,7 +69,7 @@ pub trait Admission: Debug {
         Ok(())
     }
 
-    /// Refuses what would be stored. For [`Operation::Delete`] the object is the stored one.
+    /// Refuses an object before it is stored. For [`Operation::Delete`] it is the stored object.
     fn validate(&self, server: &Server, review: &Review<'_>, object: &Value) -> Result<(), Refusal> {
         let _ = (server, review, object);
         Ok(())
@@ -104,7 +104,7 @@ fn operation(old: Option<&Value>) -> Operation {
 }
 
 impl Server {
-    /// Asks all hooks to change a write. Says whether any was asked.
+    /// Calls all hooks to change a write. Returns whether a hook exists.
     pub(super) fn mutate(
         &self,
         call: &Call<'_>,
@@ -119,7 +119,7 @@ impl Server {
         Ok(!self.admission.is_empty())
     }
 
-    /// Asks all hooks whether a write may be.
+    /// Calls all hooks to approve a write.
     pub(super) fn approve(
         &self,
         call: &Call<'_>,
@@ -131,7 +131,7 @@ impl Server {
         self.admission.iter().try_for_each(|hook| hook.validate(self, &review, object)).map_err(Failure::from)
     }
 
-    /// Asks all hooks whether an object may go.
+    /// Calls all hooks to approve a deletion.
     pub(super) fn approve_delete(&self, call: &Call<'_>, stored: &Value) -> Checked<()> {
         let review = review(call, Operation::Delete, call.name.unwrap_or_default(), Some(stored));
         self.admission.iter().try_for_each(|hook| hook.validate(self, &review, stored)).map_err(Failure::from)

@@ -1,4 +1,4 @@
-//! POST, and what PUT does where there is nothing yet.
+//! POST, and PUT of a missing object.
 
 use serde_json::Value;
 
@@ -59,8 +59,7 @@ impl Server {
     }
 }
 
-/// Takes the namespace from the path, or refuses another one. Of a kind without namespaces one that is given is
-/// forgotten.
+/// Takes the namespace from the path, or refuses a different one. Drops the namespace if the kind has none.
 pub(super) fn same_namespace(call: &Call<'_>, object: &mut Value) -> Checked<()> {
     let given = meta::text(object, "namespace");
     match call.namespace {
@@ -81,7 +80,7 @@ pub(super) fn same_namespace(call: &Call<'_>, object: &mut Value) -> Checked<()>
     }
 }
 
-/// A UID that looks like one and counts.
+/// A UID made of a serial number.
 pub(super) fn uid(serial: u64) -> String {
     format!("{:08x}-0000-4000-8000-{:012x}", serial & 0xffff_ffff, serial)
 }

@@ -8,7 +8,7 @@ use super::kinds::Family;
 use super::request::Call;
 use super::{Server, meta, seconds};
 
-/// What a DELETE says besides the name.
+/// Options of a DELETE.
 #[derive(Debug, Default)]
 struct Options {
     grace: Option<i64>,
@@ -18,13 +18,13 @@ struct Options {
     dry_run: bool,
 }
 
-/// What is to be done with the stored object.
+/// What DELETE does with the stored object.
 enum Step {
-    /// It is on its way out already.
+    /// Nothing: it is being deleted already.
     Nothing,
-    /// Marked, and left to others.
+    /// Mark it; others remove it.
     Mark,
-    /// Marked with a grace of 0, and removed.
+    /// Mark it with a grace of 0, and remove it.
     MarkAndRemove,
     Remove,
 }
@@ -67,7 +67,7 @@ impl Server {
     }
 }
 
-/// The answer for kinds that do not show what is gone.
+/// The answer for kinds whose DELETE does not return the object.
 fn success(call: &Call<'_>, object: &Value) -> Value {
     let mut details = json!({ "name": meta::text(object, "name"), "kind": call.kind.plural,
                               "uid": meta::text(object, "uid") });
@@ -97,7 +97,7 @@ fn preconditions(
     Ok(())
 }
 
-/// Marks the object as far as the options and finalizers ask for it.
+/// Marks the object as the options and finalizers require.
 fn plan(family: Family, object: &mut Value, options: &Options, wall: DateTime<Utc>) -> Step {
     let mut graceful = None;
     if family == Family::Pod {
@@ -119,8 +119,8 @@ fn plan(family: Family, object: &mut Value, options: &Options, wall: DateTime<Ut
     }
 }
 
-/// Graceful deletion of a Pod: the seconds that were set, nothing when there is no grace to speak of, an error when it
-/// is under way and not shortened.
+/// Graceful deletion of a Pod: returns the grace in seconds; None if no grace is left; an error if a deletion
+/// in progress is not shortened.
 fn grace(pod: &mut Value, options: &Options, wall: DateTime<Utc>) -> Result<Option<i64>, ()> {
     let wanted = options.grace.map(|grace| if grace < 0 { 1 } else { grace });
     if meta::is_terminating(pod) {
@@ -133,7 +133,7 @@ fn grace(pod: &mut Value, options: &Options, wall: DateTime<Utc>) -> Result<Opti
         let mut until = until - Duration::seconds(left) + Duration::seconds(grace);
         if until < wall {
             until = wall;
-            // Late, but still graceful: somebody else removes it.
+            // Late, but still graceful: another client removes it.
             grace = grace.min(1);
         }
         meta::set(pod, "deletionTimestamp", Some(seconds(until).into()));
@@ -150,7 +150,7 @@ fn grace(pod: &mut Value, options: &Options, wall: DateTime<Utc>) -> Result<Opti
     Ok(Some(grace))
 }
 
-/// What holds an object keeps it; it is only marked.
+/// Marks an object that its finalizers keep.
 fn mark(object: &mut Value, wall: DateTime<Utc>) {
     let now = seconds(wall);
     let stamp = meta::text(object, "deletionTimestamp");
@@ -163,14 +163,14 @@ fn mark(object: &mut Value, wall: DateTime<Utc>) {
     meta::set(object, "deletionGracePeriodSeconds", Some(0.into()));
 }
 
-/// The garbage collector's finalizers.
+/// Sets the garbage collector's finalizers.
 fn propagate(object: &mut Value, options: &Options) {
     const GC: [&str; 2] = ["orphan", "foregroundDeletion"];
     let wanted = match options.propagation.as_deref() {
         Some("Orphan") => Some(GC[0]),
         Some("Foreground") => Some(GC[1]),
         Some(_) => None,
-        // Without a word those that are there stay.
+        // Without a policy the existing finalizers stay.
         None => return,
     };
     let mut finalizers = meta::finalizers(object).to_vec();
@@ -191,7 +191,7 @@ fn options(call: &Call<'_>) -> Checked<Options> {
         options.propagation = Some(call.query("propagationPolicy").to_owned()).filter(|p| !p.is_empty());
         return Ok(options);
     }
-    // Whoever sends a body is not asked for a query.
+    // If the request has a body, the query does not count.
     options.dry_run = false;
     let body = call.json()?;
     let text = |pointer: &str| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);

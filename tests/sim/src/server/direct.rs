@@ -1,5 +1,5 @@
-//! The way past HTTP, for the world's own models: kubelets, schedulers, users. The same versions and events, none of
-//! the checks.
+//! Access without HTTP, for the world's own models: kubelets, schedulers, users. The same versions and
+//! events, but no checks.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn key(namespace: &str, name: &str) -> String {
 }
 
 impl Server {
-    /// An object by its kind's name, its namespace (empty where there is none) and its own name.
+    /// An object by kind, namespace (empty if it has none) and name.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         self.store.get(self.kinds.named(kind).index, &key(namespace, name))
     }
@@ -23,7 +23,7 @@ impl Server {
         self.store.table(self.kinds.named(kind).index).objects.values()
     }
 
-    /// Stores an object as it is, with a UID and creation time where it has none. Replaces what has its name.
+    /// Stores an object as it is, adding a missing UID and creation time. Replaces an object of its name.
     pub fn insert(&mut self, wall: DateTime<Utc>, kind: &str, mut object: Value) -> Arc<Value> {
         if meta::text(&object, "uid").is_empty() {
             let uid = super::create::uid(self.next_serial());
@@ -39,14 +39,14 @@ impl Server {
         self.store.put(kind.index, &key, object)
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub fn insert_namespace(&mut self, wall: DateTime<Utc>, name: &str) {
         let object = json!({ "metadata": { "name": name, "labels": { "kubernetes.io/metadata.name": name } },
                              "spec": { "finalizers": ["kubernetes"] }, "status": { "phase": "Active" } });
         self.insert(wall, "Namespace", object);
     }
 
-    /// Changes an object in place; one that comes out the same is not written. Says whether the object is there.
+    /// Changes an object in place; writes only a real change. Returns whether the object exists.
     pub fn update(
         &mut self,
         kind: &str,
@@ -64,7 +64,7 @@ impl Server {
         true
     }
 
-    /// Removes an object, whatever holds it. Says whether it was there.
+    /// Removes an object despite finalizers. Returns whether it existed.
     pub fn remove(&mut self, kind: &str, namespace: &str, name: &str) -> bool {
         let kind = self.kinds.named(kind).index;
         self.store.remove(kind, &key(namespace, name)).is_some()

@@ -1,16 +1,16 @@
-//! Refusals, as the `Status` objects that the API server answers with.
+//! Refusals, as the `Status` objects of the API server.
 
 use serde_json::{Map, Value, json};
 
 use super::kinds::Kind;
 
-/// A code and a body, or a refusal.
+/// Code and body, or a refusal.
 pub(super) type Answer = Result<(u16, Value), Failure>;
 
-/// What is between an object and its refusal.
+/// The result of a check, or a refusal.
 pub(super) type Checked<T> = Result<T, Failure>;
 
-/// One refusal. Boxed inside, since results carry it everywhere.
+/// A refusal. Boxed inside, because results carry it everywhere.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub code: u16,
@@ -97,7 +97,7 @@ impl Failure {
         )
     }
 
-    /// A write that relies on another version.
+    /// A write that is based on another version.
     pub(super) fn modified(kind: &Kind, name: &str) -> Self {
         let why =
             "the object has been modified; please apply your changes to the latest version and try again";
@@ -109,7 +109,7 @@ impl Failure {
         Self::new(409, "Conflict", message).about(name, &kind.group, &kind.plural)
     }
 
-    /// A precondition of a DELETE does not hold. Its details name the kind instead of the resource.
+    /// A failed precondition of a DELETE. Its details name the kind instead of the resource.
     pub(super) fn precondition(kind: &Kind, name: &str, why: &str) -> Self {
         let qualified =
             if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) };
@@ -117,7 +117,7 @@ impl Failure {
         Self::new(409, "Conflict", message).about(name, &kind.group, &kind.kind)
     }
 
-    /// An object that is not valid, with the fields at fault.
+    /// An invalid object, with the wrong fields.
     pub(super) fn invalid(kind: &Kind, name: &str, errors: &[Invalid]) -> Self {
         Self::invalid_as(&kind.group, &kind.kind, name, errors)
     }
@@ -129,7 +129,7 @@ impl Failure {
         Self::invalid_as(&kind.group, &kind.plural, name, &[error])
     }
 
-    /// A patch whose result is no object of the kind.
+    /// A patch whose result is not an object of the kind.
     pub(super) fn invalid_patch(why: &str) -> Self {
         let error = Invalid::new("FieldValueInvalid", "patch", why);
         Self::invalid_as("", "", "", &[error])
@@ -148,7 +148,7 @@ impl Failure {
             .causes(causes)
     }
 
-    /// What a patch or a hook refuses with 422 without naming fields.
+    /// A 422 by a patch or a hook, without fields.
     pub(super) fn unprocessable(message: impl Into<String>) -> Self {
         Self::new(422, "Invalid", message)
     }
@@ -158,7 +158,7 @@ impl Failure {
         Self::new(403, "Forbidden", message).about(name, &kind.group, &kind.plural)
     }
 
-    /// A create in a namespace on its way out.
+    /// A create in a terminating namespace.
     pub(super) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -173,7 +173,7 @@ impl Failure {
         Self::new(410, "Expired", message)
     }
 
-    /// A version that the server has not reached. The real one waits three seconds before it says so.
+    /// A version that the server has not reached. The real server waits three seconds before this answer.
     pub(super) fn too_large(version: u64, current: u64) -> Self {
         let cause = json!({ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" });
         let message = format!("Timeout: Too large resource version: {version}, current: {current}");
@@ -186,7 +186,7 @@ impl Failure {
     }
 }
 
-/// One field at fault.
+/// A wrong field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Invalid {
     pub reason: &'static str,

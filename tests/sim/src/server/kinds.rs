@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::schema::Schema;
 
-/// Which of the built-in rules hold for a kind.
+/// Which built-in rules apply to a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Pod,
@@ -15,14 +15,14 @@ pub(super) enum Family {
     ConfigMap,
     Event,
     Lease,
-    /// What bounds Pods.
+    /// Kinds that limit Pods.
     Bounds,
-    /// What has Pods.
+    /// Kinds that have Pods.
     Workload,
     Custom,
 }
 
-/// One kind with what the API server's strategies say about it.
+/// A kind, with the API server's strategies for it.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -30,26 +30,26 @@ pub(super) enum Family {
     reason = "independent answers of Kubernetes' strategies"
 )]
 pub(super) struct Kind {
-    /// Its place in [`Kinds`] and in the store.
+    /// Its index in [`Kinds`] and in the store.
     pub index: usize,
     pub family: Family,
     pub group: String,
-    /// The stored version first.
+    /// Versions, the stored version first.
     pub versions: Vec<String>,
     pub kind: String,
     pub plural: String,
     pub namespaced: bool,
-    /// Whether there is a status subresource.
+    /// Whether it has a status subresource.
     pub status: bool,
-    /// Whether PUT makes what is missing.
+    /// Whether PUT creates a missing object.
     pub create_on_update: bool,
     /// Whether PUT may come without a resourceVersion.
     pub unconditional_update: bool,
-    /// Whether DELETE answers with the object instead of a `Status`.
+    /// Whether DELETE returns the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// Fields of a custom resource that lists can be narrowed by, beside its name and namespace.
+    /// Fields of a custom resource for field selectors, besides its name and namespace.
     pub selectable: Vec<String>,
-    /// Of a custom resource; the same for all versions.
+    /// Schema of a custom resource, the same for all versions.
     pub schema: Option<Arc<Schema>>,
 }
 
@@ -74,7 +74,7 @@ impl Kind {
 pub(super) struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// The built-in ones and those of `pitstop_api`, with a change of the latter.
+    /// The built-in kinds and those of `pitstop_api`; `change` may alter the CRDs of the latter.
     pub(super) fn all(change: impl Fn(&mut Value)) -> Self {
         let mut all = vec![
             built_in(Family::Pod, "", "Pod", "pods", true),
@@ -107,7 +107,7 @@ impl Kinds {
         self.0.len()
     }
 
-    /// By its kind's name.
+    /// The kind of that name.
     pub(super) fn named(&self, kind: &str) -> &Kind {
         self.0.iter().find(|k| k.kind == kind).unwrap_or_else(|| panic!("no kind {kind}"))
     }
@@ -116,7 +116,7 @@ impl Kinds {
         &self.0[index]
     }
 
-    /// By group, version and plural.
+    /// The kind of that group, version and plural.
     pub(super) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Kind> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! `metadata`: access, and the rules that hold for all kinds.
+//! `metadata`: access, and the rules for all kinds.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::failure::Invalid;
 use super::seconds;
 
-/// Fields of `ObjectMeta`; others vanish.
+/// Fields of `ObjectMeta`; others are dropped.
 const FIELDS: [&str; 14] = [
     "name",
     "generateName",
@@ -24,7 +24,7 @@ const FIELDS: [&str; 14] = [
     "finalizers",
 ];
 
-/// The metadata, made when it is not there.
+/// The metadata; created if it is missing.
 pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
     let object = object.as_object_mut().unwrap();
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
@@ -34,7 +34,7 @@ pub(super) fn of(object: &mut Value) -> &mut Map<String, Value> {
     metadata.as_object_mut().unwrap()
 }
 
-/// A text of the metadata; empty when it is not there.
+/// A text of the metadata; empty if it is missing.
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object.get("metadata").and_then(|m| m.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
@@ -47,7 +47,7 @@ pub(super) fn number(object: &Value, field: &str) -> Option<i64> {
     get(object, field).and_then(Value::as_i64)
 }
 
-/// Puts a value into the metadata, or takes the field away.
+/// Sets a field of the metadata; None removes it.
 pub(super) fn set(object: &mut Value, field: &str, value: Option<Value>) {
     match value {
         Some(value) => of(object).insert(field.to_owned(), value),
@@ -71,14 +71,14 @@ pub(super) fn finalizers(object: &Value) -> &[Value] {
     get(object, "finalizers").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Moves the generation on, of an object that has one.
+/// Raises the generation, if the object has one.
 pub(super) fn bump_generation(object: &mut Value) {
     if let Some(generation) = number(object, "generation").filter(|g| *g > 0) {
         set(object, "generation", Some((generation + 1).into()));
     }
 }
 
-/// What reading into `ObjectMeta` and writing it again does: unknown and empty fields vanish.
+/// Drops unknown and empty fields, as reading into `ObjectMeta` and writing it again does.
 pub(super) fn normalize(object: &mut Value) {
     let metadata = of(object);
     metadata.retain(|field, value| {
@@ -93,7 +93,7 @@ pub(super) fn normalize(object: &mut Value) {
     });
 }
 
-/// What reading into `ObjectMeta` refuses: fields of a wrong type. Gives back the first.
+/// The first field of a wrong type, which reading into `ObjectMeta` refuses.
 pub(super) fn type_error(object: &Value) -> Option<String> {
     let metadata = match object.get("metadata") {
         None | Some(Value::Null) => return None,
@@ -119,7 +119,7 @@ pub(super) fn type_error(object: &Value) -> Option<String> {
     None
 }
 
-/// Fills what only the server may say of a new object.
+/// Sets the fields of a new object that only the server sets.
 pub(super) fn fill_new(object: &mut Value, wall: DateTime<Utc>, uid: String) {
     let metadata = of(object);
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
@@ -129,7 +129,7 @@ pub(super) fn fill_new(object: &mut Value, wall: DateTime<Utc>, uid: String) {
     metadata.insert("uid".to_owned(), uid.into());
 }
 
-/// Carries over what an update cannot change.
+/// Keeps the fields that an update cannot change.
 pub(super) fn carry_over(new: &mut Value, old: &Value) {
     let keep = |new: &mut Value, field: &str| set(new, field, get(old, field).cloned());
     if text(new, "uid").is_empty() {
@@ -147,7 +147,7 @@ pub(super) fn carry_over(new: &mut Value, old: &Value) {
     }
 }
 
-/// Checks of the metadata that hold for creates and updates.
+/// Checks the metadata in creates and updates.
 pub(super) fn validate(object: &Value, errors: &mut Vec<Invalid>) {
     let (name, prefix) = (text(object, "name"), text(object, "generateName"));
     if name.is_empty() {
@@ -214,7 +214,7 @@ fn validate_owners(object: &Value, errors: &mut Vec<Invalid>) {
     }
 }
 
-/// Checks of the metadata against what is stored.
+/// Checks the metadata against the stored object.
 pub(super) fn validate_update(new: &Value, old: &Value, errors: &mut Vec<Invalid>) {
     let invalid =
         |field: &str, why: &str| Invalid::new("FieldValueInvalid", format!("metadata.{field}"), why);

@@ -1,35 +1,39 @@
-//! The model of the API server: Kubernetes 1.36 at the level of HTTP, as far as pitstop and the world around it use it.
+//! Model of the API server: Kubernetes 1.36 at the level of HTTP, as far as pitstop and the world around it
+//! use it.
 //!
-//! One [`Server`] holds what etcd would hold and answers requests one at a time: no thread, no clock but the wall time
-//! that comes with a request, no randomness (UIDs and generated names count up). `tests/e2e/tests/conformance` sends the
-//! scripts of [`crate::conform::api`] to the real server and to this one and compares every answer.
+//! A [`Server`] holds the content of etcd and answers requests one at a time. It has no thread, no clock
+//! except the wall time of a request, and no randomness (UIDs and generated names count up).
+//! `tests/e2e/tests/conformance` sends the scripts of [`crate::conform::api`] to the real server and to this
+//! model, and compares every answer.
 //!
-//! # What is not obvious and holds on the real server
+//! # Facts of the real server that are not obvious
 //!
-//! - A uid in a PUT is a precondition (409), in a merge patch of an object a change of an immutable field (422), in a
-//!   patch of a custom resource's status nothing at all (200).
+//! - A uid in a PUT is a precondition (409), in a merge patch of an object a change of an immutable field
+//!   (422). In a patch of a custom resource's status it has no effect (200).
 //! - A write that changes nothing is no write: no new resourceVersion, no event.
 //! - DELETE of a Pod is two writes even with a grace of 0: `deletionTimestamp` first, then the removal.
-//! - Taking the last finalizer away from an object that is being deleted removes it: the answer shows the object as
-//!   asked for with its old version, the DELETED event the object as it was stored, finalizer included.
-//! - Setting `deletionTimestamp` moves `metadata.generation` of kinds that have one.
-//! - A DELETED event of a watch with a selector carries the object as it was before, under the new resourceVersion.
+//! - Removing the last finalizer of an object that is being deleted removes the object: the answer shows the
+//!   object as requested with its old version, the DELETED event the object as it was stored, finalizer
+//!   included.
+//! - Setting `deletionTimestamp` raises `metadata.generation` of kinds that have one.
+//! - A DELETED event of a watch with a selector carries the previous object, under the new resourceVersion.
 //! - An update of a custom resource needs a resourceVersion (422 without), an update of a Pod does not.
-//! - PUT creates a Lease or an Event that is missing; of other kinds it is a 404.
-//! - DELETE with a body does not look at its query: `?dryRun=All` with the body `{}` deletes.
-//! - JSON patch: `replace` of a field that is not there adds it; `test` of one for null holds.
-//! - Strategic merge: elements that a patch adds to a list stand before those that it does not name.
+//! - PUT creates a missing Lease or Event; for other kinds it is a 404.
+//! - DELETE with a body ignores its query: `?dryRun=All` with the body `{}` deletes.
+//! - JSON patch: `replace` of a missing field adds it; `test` of a missing field for null succeeds.
+//! - Strategic merge: elements that a patch adds to a list come before those that it does not name.
 //!   `containerStatuses` is replaced, conditions are merged by type.
 //! - Null is no member of an enum, whatever `nullable` says: `"phase": null` is 422.
-//! - Lists with `resourceVersion=0` ignore `limit`, and may lack what was just written, even by the same client.
-//! - A page has a `continue` when more objects follow, even when none of them is selected.
-//! - A version that is no number: 400 of a list, else 500 without a reason; so is a resourceVersion in a POST.
-//! - A streamed list (`sendInitialEvents`) of a version of the future opens and then ends with an ERROR event of 504;
-//!   a plain watch is open and silent until then.
+//! - Lists with `resourceVersion=0` ignore `limit`, and may lack recent writes, even by the same client.
+//! - A page has a `continue` if more objects follow, even if none of them is selected.
+//! - A version that is not a number: 400 for a list, otherwise 500 without a reason, as for a resourceVersion
+//!   in a POST.
+//! - A streamed list (`sendInitialEvents`) of a future version opens and then ends with an ERROR event of
+//!   504; a plain watch stays open and silent until then.
 //! - Times with microseconds (Leases) must have exactly six digits: `08:00:00Z` is 400.
-//! - The endpoint `resize` of a Pod takes nothing but the resources of its containers.
-//! - The status endpoint of a Pod or Node takes labels, annotations and finalizers too; that of a custom resource
-//!   nothing but the status.
+//! - The endpoint `resize` of a Pod takes only the resources of its containers.
+//! - The status endpoint of a Pod or Node also takes labels, annotations and finalizers; that of a custom
+//!   resource takes only the status.
 
 #![allow(
     clippy::missing_panics_doc,
@@ -77,7 +81,7 @@ pub struct Server {
     kinds: Arc<Kinds>,
     store: Store,
     admission: Vec<Arc<dyn Admission>>,
-    /// Counts UIDs and generated names. Never goes back, not even when an older etcd is restored.
+    /// Counts UIDs and generated names. Never decreases, not even when an older etcd is restored.
     serial: u64,
 }
 
@@ -87,7 +91,7 @@ impl Default for Server {
     }
 }
 
-/// What the schema of a custom kind refuses of an object, which is not looked at any further.
+/// Errors of an object by the schema of its custom kind, without other checks.
 pub fn refusals(kind: &str, object: &Value) -> Vec<String> {
     let kinds = Server::new().kinds;
     let schema = kinds.named(kind).schema.clone().unwrap_or_else(|| panic!("{kind} has no schema"));
@@ -97,17 +101,17 @@ pub fn refusals(kind: &str, object: &Value) -> Vec<String> {
 }
 
 impl Server {
-    /// An empty server. Namespaces must be created before objects in them. It knows no server-side apply, which nobody here
-    /// sends, and keeps no `metadata.managedFields`.
+    /// An empty server. Namespaces must be created before objects in them. It has no server-side apply, which
+    /// no client here uses, and keeps no `metadata.managedFields`.
     pub fn new() -> Self {
-        // The same for all, and not quickly made.
+        // All servers share the kinds, which are slow to make.
         static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
         let kinds = KINDS.get_or_init(|| Arc::new(Kinds::all(|_| ()))).clone();
         let store = Store::new(kinds.len());
         Self { kinds, store, admission: Vec::new(), serial: 0 }
     }
 
-    /// One whose CRDs are of the next version.
+    /// A server whose CRDs are of the next version.
     pub fn for_worlds() -> Self {
         static KINDS: OnceLock<Arc<Kinds>> = OnceLock::new();
         let next = |crd: &mut Value| {
@@ -119,7 +123,7 @@ impl Server {
         Self { kinds, ..Self::new() }
     }
 
-    /// Adds an admission hook; hooks are asked in the order in which they were added.
+    /// Adds an admission hook; hooks are called in the order in which they were added.
     pub fn admit(&mut self, hook: Arc<dyn Admission>) {
         self.admission.push(hook);
     }
@@ -130,10 +134,10 @@ impl Server {
         respond(parse(&kinds, wall, request).and_then(|call| self.answer(&call)))
     }
 
-    /// Answers a read as a server whose cache is behind: from the objects as they were at `version`. Writes are
-    /// answered from the present, since etcd is never stale.
+    /// Answers a read like a server with a stale cache: from the objects at `version`. Writes are answered
+    /// from the present, because etcd is never stale.
     ///
-    /// A version that is no longer in the history is taken for the oldest one that is.
+    /// If `version` is no longer in the history, the oldest version counts.
     pub fn handle_stale(
         &mut self,
         version: u64,
@@ -151,19 +155,19 @@ impl Server {
         self.store.version
     }
 
-    /// Forgets all history but the last `keep` versions: what asks for older ones gets 410.
+    /// Drops all history except the last `keep` versions: requests for older ones get 410.
     pub fn compact(&mut self, keep: u64) {
         self.store.compact(keep);
     }
 
-    /// What etcd holds now.
+    /// The current content of etcd.
     pub fn snapshot(&self) -> Snapshot {
         self.store.snapshot()
     }
 
-    /// Restores etcd from a snapshot: objects vanish or reappear, and all watches are closed. Versions go back, or with
-    /// a `bump` (`etcdutl snapshot restore --bump-revision --mark-compacted`) on from the present one: then whoever
-    /// names an older one gets 410.
+    /// Restores etcd from a snapshot: objects vanish or reappear, and all watches are closed. Versions go
+    /// back, or with a `bump` (`etcdutl snapshot restore --bump-revision --mark-compacted`) on from the
+    /// present one. Then requests that name an older one get 410.
     pub fn restore(&mut self, snapshot: &Snapshot, bump: u64) {
         self.store.restore(snapshot, bump);
     }
@@ -179,7 +183,7 @@ impl Server {
         }
     }
 
-    /// A name for something new, different from all before.
+    /// A new serial number, different from all before.
     fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -196,7 +200,7 @@ fn respond(answer: Answer) -> Response<Value> {
     response
 }
 
-/// A wall time as `metadata.creationTimestamp` has it.
+/// A wall time in the form of `metadata.creationTimestamp`.
 fn seconds(wall: DateTime<Utc>) -> String {
     wall.to_rfc3339_opts(SecondsFormat::Secs, true)
 }

@@ -9,7 +9,7 @@ use super::failure::{Checked, Failure};
 use super::request::Call;
 use super::{Server, meta, seconds};
 
-/// Whether something new may be in the namespace of a request.
+/// Refuses a create in a namespace that is missing or being deleted.
 pub(super) fn admits(server: &Server, call: &Call<'_>, name: &str) -> Checked<()> {
     let Some(namespace) = call.namespace else { return Ok(()) };
     let kind = server.kinds.named("Namespace");
@@ -21,7 +21,7 @@ pub(super) fn admits(server: &Server, call: &Call<'_>, name: &str) -> Checked<()
 }
 
 impl Server {
-    /// DELETE of a namespace: it is marked, and its contents go by and by.
+    /// DELETE of a namespace: marks it; its contents go later.
     pub(super) fn terminate_namespace(&mut self, call: &Call<'_>, old: &Arc<Value>, dry_run: bool) -> Value {
         let mut namespace = (**old).clone();
         if !meta::is_terminating(&namespace) {
@@ -35,10 +35,11 @@ impl Server {
         call.shown(&stored)
     }
 
-    /// One round of the namespace controller: deletes what is in a namespace that is being deleted, and the namespace
-    /// once it is empty. Objects with finalizers and Pods with grace stay until somebody else lets them go.
+    /// One round of the namespace controller: deletes the objects in a namespace that is being deleted, and
+    /// the namespace once it is empty. Objects with finalizers and Pods with grace stay until others release
+    /// them.
     ///
-    /// Says whether the namespace is gone.
+    /// Returns whether the namespace is gone.
     pub fn empty_namespace(&mut self, wall: DateTime<Utc>, name: &str) -> bool {
         let kinds = self.kinds.clone();
         let own = kinds.named("Namespace").index;

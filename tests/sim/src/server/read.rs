@@ -17,7 +17,7 @@ use super::store::Objects;
 pub(super) enum Asked {
     /// None: the present.
     Unset,
-    /// `0`: whatever the cache has.
+    /// `0`: any state of the cache.
     Any,
     At(u64),
 }
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// From which versions to answer.
+/// The objects to answer from.
 enum View<'a> {
     Now(&'a Objects),
     Then(Objects),
@@ -64,7 +64,7 @@ impl Server {
         }
     }
 
-    /// The same at an older version, whatever the client asks for.
+    /// The same at an older version, whatever version the client asks for.
     pub(super) fn read_at(&self, call: &Call<'_>, version: u64) -> Answer {
         let version = version.clamp(self.store.floor, self.store.version);
         let objects = self.store.at(call.kind.index, version).unwrap();
@@ -79,7 +79,7 @@ impl Server {
         Ok((200, listed(call, chosen.map(|(_, object)| object), version, None)))
     }
 
-    /// Refuses a version of the future.
+    /// Refuses a future version.
     pub(super) fn reached(&self, asked: Asked) -> Checked<()> {
         match asked {
             Asked::At(version) if version > self.store.version => {
@@ -97,7 +97,7 @@ impl Server {
             text => text.parse().map_err(|_| Failure::bad_request(format!("invalid limit {text:?}")))?,
         };
         let asked = Asked::parse(call.query("resourceVersion"))?;
-        // Whatever the cache has, it has whole.
+        // The cache always returns a whole list.
         let limit = if asked == Asked::Any && call.query("continue").is_empty() { 0 } else { limit };
         let (version, start) = match call.query("continue") {
             "" => (self.wanted(call, asked, limit)?, String::new()),
@@ -126,7 +126,7 @@ impl Server {
             last = key;
         }
         drop(rest);
-        // There is another page when there are more objects, whether they are selected or not.
+        // Another page follows if more objects exist, selected or not.
         let remaining = match items.len() {
             0 => 0,
             _ => chosen(view.objects(), &selector.everything(), last).count(),
@@ -136,7 +136,7 @@ impl Server {
         Ok((200, listed(call, items.into_iter(), version, more)))
     }
 
-    /// The version that a list without a continue token is of.
+    /// The version of a list without a continue token.
     fn wanted(&self, call: &Call<'_>, asked: Asked, limit: usize) -> Checked<u64> {
         self.reached(asked)?;
         Ok(match (asked, call.query("resourceVersionMatch")) {
@@ -147,12 +147,12 @@ impl Server {
     }
 }
 
-/// A version that is no number is a bad request of a list only.
+/// A version that is not a number is a bad request only for a list.
 pub(super) fn unforeseen(_: Failure) -> Failure {
     Failure::unforeseen("strconv.ParseUint: invalid syntax")
 }
 
-/// Objects that are selected, in etcd's order, after `start`.
+/// Selected objects in etcd's order, after `start`.
 pub(super) fn chosen<'a>(
     objects: &'a BTreeMap<Arc<str>, Arc<Value>>,
     selector: &Selector,
@@ -166,7 +166,7 @@ pub(super) fn chosen<'a>(
         .filter(|(key, object)| selector.matches(key, object))
 }
 
-/// The list object. Items of built-in kinds do not say their kind, those of custom resources do.
+/// The list object. Items of built-in kinds have no kind, those of custom resources do.
 fn listed<'a>(
     call: &Call<'_>,
     items: impl Iterator<Item = &'a Arc<Value>>,
@@ -202,7 +202,7 @@ fn listed<'a>(
             "metadata": metadata, "items": Value::Array(items) })
 }
 
-/// Combinations of options that are refused.
+/// Refuses wrong combinations of options.
 fn validate(call: &Call<'_>) -> Checked<()> {
     let refuse = |reason, field: &str, message: &str| {
         Err(Failure::invalid_as("meta.k8s.io", "ListOptions", "", &[Invalid::new(reason, field, message)]))

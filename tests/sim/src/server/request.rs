@@ -1,4 +1,4 @@
-//! What a request asks for: path, query and headers.
+//! Path, query and headers of a request.
 
 use chrono::{DateTime, Utc};
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::failure::{Checked, Failure, Invalid};
 use super::kinds::{Kind, Kinds};
 
-/// A request that was understood.
+/// A parsed request.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub wall: DateTime<Utc>,
@@ -18,16 +18,16 @@ pub(super) struct Call<'a> {
     pub version: &'a str,
     pub namespace: Option<&'a str>,
     pub name: Option<&'a str>,
-    /// Empty, or `status` and its like.
+    /// Empty, or a subresource such as `status`.
     pub subresource: &'a str,
     pub body: &'a [u8],
     query: Vec<(String, String)>,
-    /// Whether nothing is to be stored.
+    /// Whether it is a dry run.
     pub dry_run: bool,
 }
 
 impl<'a> Call<'a> {
-    /// The last value of a parameter; empty when it is not there.
+    /// The last value of a parameter; empty if it is missing.
     pub(super) fn query(&self, name: &str) -> &str {
         self.query.iter().rev().find(|(key, _)| key == name).map_or("", |(_, value)| value.as_str())
     }
@@ -56,7 +56,7 @@ impl<'a> Call<'a> {
         self.kind.api_version(self.version)
     }
 
-    /// Whether only the metadata is wanted.
+    /// Whether the client wants only metadata.
     pub(super) fn metadata_only(&self) -> bool {
         self.header(ACCEPT).contains("as=PartialObjectMetadata")
     }
@@ -101,7 +101,7 @@ impl<'a> Call<'a> {
         Ok(object)
     }
 
-    /// `apiVersion` of what is stored.
+    /// `apiVersion` of stored objects.
     pub(super) fn stored_version(&self) -> String {
         self.kind.api_version(&self.kind.versions[0])
     }
@@ -128,7 +128,7 @@ pub(super) fn partial(object: &Value, kind: &str) -> Value {
     Value::Object(shown)
 }
 
-/// Understands a request.
+/// Parses a request.
 pub(super) fn parse<'a>(
     kinds: &'a Kinds,
     wall: DateTime<Utc>,
@@ -143,7 +143,7 @@ pub(super) fn parse<'a>(
     let version = version.ok_or_else(Failure::no_such_path)?;
     let parts: Vec<&str> = path.collect();
     let (namespace, rest) = match parts.as_slice() {
-        // `namespaces/x/status` is of the namespace itself.
+        // `namespaces/x/status` belongs to the namespace itself.
         ["namespaces", _, "status" | "finalize"] | ["namespaces"] | ["namespaces", _] => (None, &parts[..]),
         ["namespaces", namespace, rest @ ..] => (Some(*namespace), rest),
         rest => (None, rest),
@@ -162,7 +162,7 @@ pub(super) fn parse<'a>(
         "resize" => kind.kind == "Pod",
         _ => false,
     };
-    // All objects of a kind in all namespaces can only be read.
+    // The objects of all namespaces can only be read.
     let all = kind.namespaced && namespace.is_none();
     if !known || (!kind.namespaced && namespace.is_some()) || (all && name.is_some()) {
         return Err(Failure::no_such_path());

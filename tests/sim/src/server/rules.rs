@@ -1,18 +1,18 @@
-//! The rules (CEL) and patterns of the production CRDs, by their text. A text that is not known is a panic, so that no
+//! The rules (CEL) and patterns of the production CRDs, by their text. An unknown text is a panic, so that no
 //! new rule is forgotten.
 
 use pitstop_api::id::{self, ContainerId};
 use pitstop_api::rollout::LABEL_VALUE;
 use serde_json::Value;
 
-/// One rule of `x-kubernetes-validations`.
+/// A rule of `x-kubernetes-validations`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
-    /// That field never changes, comes or goes.
+    /// The field never changes, appears or disappears.
     Immutable(String),
-    /// That field may go, and never changes in another way.
+    /// The field may disappear, and never changes in another way.
     Droppable(String),
-    /// That field comes or goes with the object alone.
+    /// The field appears or disappears only with the object.
     NeverComesNorGoes(String),
     /// The names of a list stay, in their order.
     SameNames,
@@ -29,7 +29,7 @@ pub(super) enum Rule {
     SelectedHaveNoTemplate,
 }
 
-/// Those whose text is always the same.
+/// Rules whose text is constant.
 const RULES: [(Rule, &str); 12] = [
     (Rule::SameNames, "self.map(c, c.name) == oldSelf.map(c, c.name)"),
     (
@@ -90,7 +90,7 @@ impl Rule {
         }
     }
 
-    /// Whether a value keeps it. Rules about `oldSelf` are not asked where there is none.
+    /// Whether a value satisfies the rule. Rules about `oldSelf` are skipped without an old value.
     pub(super) fn holds(&self, new: &Value, old: Option<&Value>) -> bool {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         match self {
@@ -143,7 +143,7 @@ impl Rule {
     }
 }
 
-/// One `pattern`.
+/// A `pattern`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     ContainerId,
@@ -154,7 +154,7 @@ pub(super) enum Pattern {
     LabelValue,
 }
 
-/// What `metav1.Condition` allows.
+/// Patterns of `metav1.Condition`.
 const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const CONDITION_REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
@@ -202,7 +202,8 @@ impl Pattern {
     }
 }
 
-/// The first, the inner and the last character of a text that is not empty are of these kinds; a single one is a first.
+/// Whether the first, inner and last characters of a non-empty text are of these kinds; a single one is a
+/// first.
 fn within(
     text: &str,
     first: impl Fn(u8) -> bool,

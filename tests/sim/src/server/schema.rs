@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::failure::Invalid;
 use super::rules::{Pattern, Rule};
 
-/// One version's `openAPIV3Schema`, or a part of it.
+/// The `openAPIV3Schema` of a version, or a part of it.
 #[derive(Debug)]
 pub(super) struct Schema {
     kind: String,
@@ -35,7 +35,7 @@ pub(super) struct Schema {
     rules: Vec<Rule>,
 }
 
-/// How elements of a list are told apart.
+/// How elements of a list are distinguished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Atomic,
@@ -44,7 +44,7 @@ pub(super) enum List {
 }
 
 impl Schema {
-    /// Reads a schema. What it does not know it refuses by a panic, so that no rule is forgotten.
+    /// Reads a schema. Panics on what it does not know, so that no rule is forgotten.
     pub(super) fn parse(value: &Value) -> Self {
         for (key, setting) in value.as_object().unwrap() {
             let known = match key.as_str() {
@@ -73,7 +73,7 @@ impl Schema {
                 | "x-kubernetes-int-or-string"
                 | "x-kubernetes-preserve-unknown-fields" => true,
                 "additionalProperties" => setting.is_object(),
-                // What `x-kubernetes-int-or-string` says already.
+                // `x-kubernetes-int-or-string` says this already.
                 "anyOf" => value["x-kubernetes-int-or-string"] == true,
                 _ => false,
             };
@@ -127,7 +127,7 @@ impl Schema {
         }
     }
 
-    /// What reading an object does: unknown fields vanish, nulls where none may be vanish, defaults come in.
+    /// Reads an object: drops unknown fields and forbidden nulls, sets defaults.
     pub(super) fn coerce(&self, object: &mut Value) {
         let map = object.as_object_mut().unwrap();
         map.retain(|field, _| {
@@ -141,7 +141,7 @@ impl Schema {
         }
     }
 
-    /// The same of one field of a map.
+    /// The same for a field of a map.
     fn coerce_field(&self, field: &str, map: &mut Map<String, Value>) {
         match (map.get_mut(field), &self.default) {
             (Some(Value::Null), None) if !self.nullable => {
@@ -188,11 +188,11 @@ impl Schema {
         }
     }
 
-    /// What is wrong with an object. What did not change since `old` is not looked at.
+    /// Collects the errors of an object. Values that did not change since `old` are not checked.
     pub(super) fn validate(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
         let fields = errors.len();
         self.check("", new, old, errors);
-        // A type that is wrong keeps the rules from being asked.
+        // If a value breaks the schema, the rules are not evaluated.
         if errors.len() == fields {
             self.ask("", new, old, errors);
         }
@@ -291,7 +291,7 @@ impl Schema {
         }
     }
 
-    /// Whether two items of a list are the same one.
+    /// Whether two items of a list are the same element.
     pub(super) fn is_same(&self, a: &Value, b: &Value) -> bool {
         match &self.list {
             List::Atomic => false,
@@ -307,7 +307,7 @@ impl Schema {
         old?.as_array()?.iter().find(|other| self.is_same(item, other))
     }
 
-    /// Asks the rules of this value and of all below it.
+    /// Evaluates the rules of this value and of all values below it.
     fn ask(&self, path: &str, new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
         if old == Some(new) {
             return;

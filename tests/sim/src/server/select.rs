@@ -7,10 +7,10 @@ use super::kinds::{Family, Kind};
 use super::meta;
 use super::request::Call;
 
-/// Which objects a list or watch is about.
+/// Selection of objects by a list or watch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector {
-    /// With its slash.
+    /// Namespace with a slash; None for all.
     namespace: Option<String>,
     labels: Vec<Requirement>,
     fields: Vec<(Vec<String>, String, bool)>,
@@ -31,7 +31,7 @@ enum Test {
 }
 
 impl Selector {
-    /// What a request selects. Fields that cannot be selected by are 400.
+    /// The selection of a request. Fields that cannot be selected by are 400.
     pub(super) fn of(call: &Call<'_>) -> Checked<Self> {
         let namespace =
             call.namespace.filter(|_| call.kind.namespaced).map(|namespace| format!("{namespace}/"));
@@ -42,17 +42,17 @@ impl Selector {
         Ok(Self { namespace, labels: labels(call.query("labelSelector"))?, fields })
     }
 
-    /// Whether all objects of the kind or the namespace are wanted.
+    /// Whether it selects all objects of the kind or the namespace.
     pub(super) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The same namespace without any choice.
+    /// The same namespace without selectors.
     pub(super) fn everything(&self) -> Self {
         Self { namespace: self.namespace.clone(), ..Self::default() }
     }
 
-    /// What keys begin with.
+    /// Prefix of the selected keys.
     pub(super) fn prefix(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl Requirement {
     }
 }
 
-/// The text of a field; of one that is not there, the empty one.
+/// The text of a field; empty if it is missing.
 fn field(object: &Value, path: &[String]) -> String {
     match path.iter().try_fold(object, |value, step| value.get(step)) {
         Some(Value::String(text)) => text.clone(),

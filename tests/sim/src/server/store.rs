@@ -1,4 +1,4 @@
-//! What etcd holds: objects, one version for all of them, and the history that watches and old lists read.
+//! The content of etcd: objects, one version for all of them, and the history for watches and old lists.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,49 +7,50 @@ use serde_json::Value;
 
 use super::meta;
 
-/// Objects of one kind by `namespace/name`, or by `name` where there are no namespaces: etcd's order.
+/// Objects of a kind by `namespace/name`, or by `name` without namespaces: etcd's order.
 pub(super) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 
-/// One write.
+/// A write.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub version: u64,
     pub key: Arc<str>,
-    /// What was stored before.
+    /// The object before; None if the write created it.
     pub old: Option<Arc<Value>>,
-    /// What is stored since.
+    /// The object after; None if the write removed it.
     pub new: Option<Arc<Value>>,
 }
 
-/// One kind's objects and their history.
+/// Objects of a kind and their history.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     pub objects: Objects,
-    /// Those whose defaults come in as they are read: etcd does not hold them before the first write of any kind.
+    /// Objects that get their defaults when they are read: etcd does not hold these before the first write of
+    /// any kind.
     bare: BTreeSet<Arc<str>>,
     log: VecDeque<Change>,
-    /// How many changes were dropped from the front of the log.
+    /// Number of changes that were dropped from the front of the log.
     dropped: u64,
 }
 
 impl Table {
-    /// The place in the history after everything up to `version`.
+    /// The position in the history after all changes up to `version`.
     pub(super) fn position(&self, version: u64) -> u64 {
         let index = self.log.partition_point(|change| change.version <= version);
         self.dropped + u64::try_from(index).unwrap()
     }
 
-    /// The change at a place; nothing at the end.
+    /// The change at a position; None at the end.
     pub(super) fn change(&self, position: u64) -> Option<&Change> {
         self.log.get(usize::try_from(position.checked_sub(self.dropped)?).unwrap())
     }
 
-    /// Whether changes from that place on are still there.
+    /// Whether changes from that position on still exist.
     pub(super) fn reaches(&self, position: u64) -> bool {
         position >= self.dropped
     }
 
-    /// The objects as they were.
+    /// The objects at a version.
     fn at(&self, version: u64) -> Objects {
         let mut objects = self.objects.clone();
         for change in self.log.iter().rev().take_while(|change| change.version > version) {
@@ -62,7 +63,7 @@ impl Table {
     }
 }
 
-/// A copy of etcd. Cheap: the objects are shared.
+/// A copy of etcd. Cheap, because the objects are shared.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     version: u64,
@@ -74,16 +75,16 @@ pub struct Snapshot {
 pub(super) struct Store {
     /// Version of the latest write.
     pub version: u64,
-    /// History up to and with this version is gone.
+    /// History up to and including this version is gone.
     pub floor: u64,
-    /// Counts restores: watches of an older one are closed.
+    /// Counts restores: watches of an older epoch are closed.
     pub epoch: u64,
     tables: Vec<Table>,
 }
 
 impl Store {
     pub(super) fn new(kinds: usize) -> Self {
-        // There was something before, and it is forgotten.
+        // An earlier history existed, and is gone.
         Self { version: 100, floor: 100, epoch: 0, tables: vec![Table::default(); kinds] }
     }
 
@@ -95,7 +96,7 @@ impl Store {
         self.tables[kind].objects.get(key)
     }
 
-    /// Stores an object under the next version, which it gets to know, too.
+    /// Stores an object under the next version, which the object gets, too.
     pub(super) fn put(&mut self, kind: usize, key: &str, mut object: Value) -> Arc<Value> {
         self.version += 1;
         meta::set_version(&mut object, self.version);
@@ -109,7 +110,7 @@ impl Store {
         new
     }
 
-    /// Stores a new object; `bare`: without what its kind's defaults add.
+    /// Stores a new object; `bare`: without its kind's defaults.
     pub(super) fn put_new(&mut self, kind: usize, key: &str, object: Value, bare: bool) -> Arc<Value> {
         let new = self.put(kind, key, object);
         if bare {
@@ -118,12 +119,12 @@ impl Store {
         new
     }
 
-    /// Whether a write stores something else though it changes nothing.
+    /// Whether a write without changes still stores another value.
     pub(super) fn is_bare(&self, kind: usize, key: &str) -> bool {
         self.tables[kind].bare.contains(key)
     }
 
-    /// Removes an object; gives it back under the version of its removal, as events and answers show it.
+    /// Removes an object; returns it under the version of its removal, as events and answers show it.
     pub(super) fn remove(&mut self, kind: usize, key: &str) -> Option<Value> {
         let table = &mut self.tables[kind];
         let (key, old) = table.objects.remove_entry(key)?;
@@ -135,7 +136,7 @@ impl Store {
         Some(gone)
     }
 
-    /// Objects of a kind as they were at a version, while that is in the history.
+    /// Objects of a kind at a version; None if the history does not reach back.
     pub(super) fn at(&self, kind: usize, version: u64) -> Option<Objects> {
         (version >= self.floor).then(|| self.tables[kind].at(version))
     }

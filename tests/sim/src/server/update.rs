@@ -1,4 +1,4 @@
-//! PUT, and the part of every patch after the patch itself.
+//! PUT, and the common part of all patches.
 
 use serde_json::Value;
 
@@ -24,9 +24,9 @@ impl Server {
         self.write(call, &uid, missing, |_| Ok(object))
     }
 
-    /// Replaces an object by what `make` makes of the stored one, under all rules of an update.
+    /// Replaces a stored object by the result of `make`, under all rules of an update.
     ///
-    /// `uid`, when there is one, is a precondition. With `missing`, an object that is not there is made.
+    /// `uid`, if not empty, is a precondition. With `missing`, a missing object is created.
     pub(super) fn write(
         &mut self,
         call: &Call<'_>,
@@ -71,7 +71,7 @@ impl Server {
             }
             return Ok((200, call.shown(&new)));
         }
-        // What changes nothing is not written.
+        // A write without changes is not stored.
         if call.dry_run || (new == *old && !self.store.is_bare(kind.index, &key)) {
             return Ok((200, call.shown(&new)));
         }
@@ -79,7 +79,7 @@ impl Server {
         Ok((200, call.shown(&stored)))
     }
 
-    /// Carries over what the endpoint does not write, and validates.
+    /// Keeps what the endpoint does not write, and validates.
     fn settle(call: &Call<'_>, old: &Value, new: &mut Value) -> Checked<()> {
         let kind = call.kind;
         meta::set(new, "generation", meta::get(old, "generation").cloned());
@@ -105,7 +105,7 @@ fn wrong_uid(wanted: &str, stored: &str) -> String {
     format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {stored}")
 }
 
-/// Whether nothing holds an object any more that is being deleted.
+/// Whether nothing holds an object that is being deleted.
 fn is_finished(new: &Value, old: &Value) -> bool {
     meta::finalizers(new).is_empty()
         && meta::is_terminating(old)

@@ -1,4 +1,4 @@
-//! Watches: a place in the history, and what a request selects.
+//! Watches: a position in the history, and a selection.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use super::{Server, meta, respond};
 #[derive(Clone, Debug)]
 pub struct Watch {
     kind: usize,
-    /// `apiVersion` of what is sent.
+    /// `apiVersion` of the sent objects.
     api_version: String,
     selector: Selector,
     metadata_only: bool,
     bookmarks: bool,
-    /// Events up to this version are not sent, even when they come later (a client from before a restore).
+    /// Events up to this version are not sent, even if they come later (a client from before a restore).
     after: u64,
     position: u64,
     epoch: u64,
@@ -33,12 +33,12 @@ pub struct Watch {
     pending: VecDeque<Event>,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Its `type` on the wire.
     pub what: &'static str,
-    /// The object that it is about: the stored one itself, where the wire has it as it is stored.
+    /// Its object: the stored one itself, if the wire has it as it is stored.
     pub object: Arc<Value>,
 }
 
@@ -47,21 +47,21 @@ impl Event {
         Self { what, object: Arc::new(object) }
     }
 
-    /// As the wire has it.
+    /// The event in wire form.
     fn wire(&self) -> Value {
         json!({ "type": self.what, "object": *self.object })
     }
 }
 
 impl Watch {
-    /// Whether no more events can come: after an ERROR event, or since an older etcd was restored.
+    /// Whether no more events can come: after an ERROR event, or after a restore of etcd.
     pub fn is_closed(&self) -> bool {
         self.closed && self.pending.is_empty()
     }
 }
 
 impl Server {
-    /// Opens the watch that a request asks for (GET with `watch=true`).
+    /// Opens the watch of a request (GET with `watch=true`).
     pub fn watch(
         &mut self,
         wall: DateTime<Utc>,
@@ -73,8 +73,8 @@ impl Server {
             .map_err(|failure| respond(Err(failure)))
     }
 
-    /// Opens it at a server whose cache is behind, at `version`: a watch that does not name a version begins there, and
-    /// sees from there on everything in order.
+    /// Opens a watch at a server with a stale cache, at `version`: a watch that does not name a version
+    /// begins there, and sees everything from there in order.
     pub fn watch_stale(
         &mut self,
         version: u64,
@@ -129,19 +129,19 @@ impl Server {
         if initial == Some(true)
             && let Err(failure) = self.reached(asked)
         {
-            // The real one says so after three seconds.
+            // The real server reports it after three seconds.
             watch.fail(failure);
         }
         watch.position = self.store.table(watch.kind).position(watch.after);
         Ok(watch)
     }
 
-    /// What happened since the last call, as the wire has it: objects with `type` and `object`.
+    /// Events since the last call in wire form: objects with `type` and `object`.
     pub fn poll(&self, watch: &mut Watch) -> Vec<Value> {
         self.events(watch).iter().map(Event::wire).collect()
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub fn events(&self, watch: &mut Watch) -> Vec<Event> {
         let mut events: Vec<Event> = watch.pending.drain(..).collect();
         if watch.epoch != self.store.epoch {
@@ -166,7 +166,7 @@ impl Server {
         events
     }
 
-    /// Whether [`Server::poll`] has something to give.
+    /// Whether [`Server::poll`] has events.
     pub fn is_ready(&self, watch: &Watch) -> bool {
         !watch.pending.is_empty()
             || (!watch.closed
@@ -186,8 +186,8 @@ impl Server {
 }
 
 impl Watch {
-    /// What a change is for this watch. An object that leaves the selection is deleted, as it was, under the new
-    /// version.
+    /// The event of a change for this watch. An object that leaves the selection is deleted, as it was, under
+    /// the new version.
     fn seen(&self, kind: &Kind, change: &Change) -> Option<Event> {
         let fits = |object: &&Arc<Value>| self.selector.matches(&change.key, object);
         let before = change.old.as_ref().filter(fits);
@@ -228,7 +228,7 @@ impl Watch {
         Event::new("BOOKMARK", json!({ "kind": kind, "apiVersion": api_version, "metadata": metadata }))
     }
 
-    /// The stream ends with an ERROR event.
+    /// Ends the stream with an ERROR event.
     fn fail(&mut self, failure: Failure) {
         self.closed = true;
         self.pending.clear();
@@ -236,7 +236,7 @@ impl Watch {
     }
 }
 
-/// Whether the watch asks for the state first (nothing when it does not say).
+/// Whether the watch asks for the state first; None if it does not say.
 fn validate(call: &Call<'_>) -> Checked<Option<bool>> {
     let refuse = |reason, field: &str, message: &str| {
         Err(Failure::invalid_as("meta.k8s.io", "ListOptions", "", &[Invalid::new(reason, field, message)]))

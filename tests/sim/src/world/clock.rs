@@ -10,11 +10,11 @@ const BEGINNING: i64 = 1_800_000_000_000;
 /// One machine's two clocks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clock {
-    /// What the monotonic clock said at `epoch`, in milliseconds.
+    /// Monotonic clock at `epoch`, in milliseconds.
     pub boot: u64,
-    /// When the machine last booted, or the beginning.
+    /// True time of the last reboot, in milliseconds; 0 without one.
     pub epoch: u64,
-    /// The monotonic clock goes that many percent of true time; 100 is right.
+    /// Speed of the monotonic clock, in percent of true time; 100 is right.
     pub percent: u64,
     /// By how many milliseconds the wall clock is wrong.
     pub wrong_by: i64,

@@ -1,5 +1,4 @@
-//! One process of the controller: the production index, elector and wire around it, as `controller/src` puts them
-//! together.
+//! One controller process: the production engine, elector and wire, put together as in `controller/src`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -35,13 +34,13 @@ const LEASE: &str = "pitstop-controller";
 const WATCH_OF_PODS: usize = 0;
 /// The election's watch; all others are the core's.
 const WATCH_OF_THE_LEASE: usize = 3;
-/// Objects in a part of a list: few, so that lists have parts.
+/// Objects in a part of a list; few, so that lists have several parts.
 const PART: usize = 2;
-/// Kinds beside restarts, in this order, each where the schedule has it or one after it.
+/// Watches of kinds beside restarts, in this order. A schedule has them up to the last kind that it needs.
 const WATCH_OF_RESIZES: usize = 4;
 const WATCH_OF_UPDATES: usize = 5;
 const WATCH_OF_ROLLOUTS: usize = 6;
-/// Where workloads are parked: those of one kind.
+/// Watch of parked workloads of one kind, in schedules that park.
 const WATCH_OF_PARKED: usize = 7;
 const MORE: [&str; 3] = [
     "/apis/pitstop.dev/v1alpha1/podresizes",
@@ -49,42 +48,43 @@ const MORE: [&str; 3] = [
     "/apis/pitstop.dev/v1alpha1/inplacerollouts",
 ];
 
-/// A process.
+/// A controller process.
 pub struct Controller {
-    /// Its clocks, those of its machine.
+    /// Clocks of its machine.
     pub clock: Clock,
-    /// Watches of Pods, requests, order books, the lease, and of what else there is of resizes, updates and rollouts.
+    /// Watches of Pods, requests, order books and the lease; then, if needed, of resizes, updates, rollouts and parked
+    /// workloads.
     pub watchers: Vec<Watcher>,
     /// The core.
     pub index: Engine,
     elector: Elector,
     leading: bool,
-    /// It led and no longer does: the process ends.
+    /// The process led and no longer does: it ends.
     pub lost_lead: bool,
-    /// The lead stays where it is, without renewals.
+    /// The lead stays as it is, without renewals.
     settled: bool,
     under_way: BTreeMap<u64, Option<Exchange>>,
     waiting: VecDeque<Action>,
     serial: u64,
-    /// Workloads of that kind may be parked.
+    /// Kind of the workloads that may be parked, if any.
     parks: Option<TargetKind>,
-    /// It is of the next version.
+    /// Set if the process is of the next version.
     next: Option<NextController>,
 }
 
-/// What happens to the process.
+/// An input of the process.
 #[derive(Debug)]
 pub enum Input {
-    /// A watch delivered.
+    /// The watch of that index delivered an event.
     Delivered(usize, Watch<Arc<Value>>),
-    /// A request was answered.
+    /// The request with that token was answered.
     Answered(u64, Answer),
     /// Time passed.
     Tick,
 }
 
 impl Controller {
-    /// A new process; `identity` is its own alone. It watches so many kinds of `schedule`.
+    /// A new process with a unique `identity`. It watches the kinds that `schedule` needs.
     pub fn new(identity: String, config: Config, clock: Clock, next: bool, schedule: &Schedule) -> Self {
         let mut watchers = vec![
             Watcher::new("/api/v1/pods", "").in_parts_of(PART),
@@ -98,7 +98,7 @@ impl Controller {
         let parks = parks.map(|workload| parking::kind(&workload.kind));
         watchers.extend(parks.map(|kind| Watcher::new(parking::path(kind), PARKED).in_parts_of(PART)));
         let mut index = Engine::new(config);
-        // The policy is there from the beginning; what its absence does is a rule of the core.
+        // The admission policy exists from the beginning; the core has a rule for its absence.
         index.step(clock.mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
         Self {
             clock,
@@ -121,12 +121,12 @@ impl Controller {
         self.leading
     }
 
-    /// From now on the lead stays where it is: of a world at rest, renewals are nearly all that happens.
+    /// Freezes the lead: renewals are nearly all that happens in a world at rest.
     pub fn settle(&mut self) {
         self.settled = true;
     }
 
-    /// When it wants a tick, in true time.
+    /// True time at which it wants a tick, in milliseconds.
     pub fn wake_at(&self, now: u64) -> Option<u64> {
         let mono = self.clock.mono(now);
         let index = self.index.wake_at();
@@ -134,7 +134,7 @@ impl Controller {
         index.into_iter().chain(elector).min().map(|at| self.clock.when(at))
     }
 
-    /// One event.
+    /// Handles one input.
     pub fn step(&mut self, now: u64, input: Input) -> Out {
         let mut out = Out::default();
         match input {
@@ -251,7 +251,8 @@ impl Controller {
             self.leading = leads;
             self.lost_lead = !leads;
             out.told.push(format!("leads: {leads}"));
-            // As `controller/src/lead.rs`: what is decided rests on lists that are no older than the lead, but of Pods.
+            // As in `controller/src/lead.rs`: decisions need lists that are not older than the lead, except lists of
+            // Pods.
             for (at, watcher) in self.watchers.iter_mut().enumerate() {
                 if ![WATCH_OF_PODS, WATCH_OF_THE_LEASE].contains(&at) {
                     watcher.forget();
@@ -260,7 +261,7 @@ impl Controller {
             self.core(now, Event::Leader(leads), out);
             let kinds = [recreate::ID, resize::ID, image::ID, rollout::ID];
             let watched = &kinds[..=(self.watchers.len() - WATCH_OF_RESIZES).min(MORE.len())];
-            // Watches that deliver empty lists.
+            // Kinds without a watch get empty lists.
             for none in Event::none_but(watched) {
                 self.core(now, none, out);
             }
@@ -268,7 +269,7 @@ impl Controller {
     }
 }
 
-/// What it tells of.
+/// Objects of an event.
 fn objects(event: &Watch<Arc<Value>>) -> impl Iterator<Item = &Value> {
     match event {
         Watch::Listed(list) => list.objects.as_slice(),
@@ -296,7 +297,7 @@ fn record(object: &Value) -> Record {
 }
 
 fn lease_request(write: &lease::Write, wall: DateTime<Utc>) -> HttpRequest {
-    // Each renewal changes the record: that is how others see that the holder lives.
+    // Each renewal changes the record, which shows others that the holder lives.
     let renewed = wall.to_rfc3339_opts(SecondsFormat::Micros, true);
     let body = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -312,7 +313,7 @@ fn lease_request(write: &lease::Write, wall: DateTime<Utc>) -> HttpRequest {
     request.body(serde_json::to_vec(&body).unwrap()).unwrap()
 }
 
-/// The answer that a process sees of a response of the model server.
+/// The answer that a process gets for a response of the model server.
 pub fn answer(response: &http::Response<Value>) -> Answer {
     if response.status().is_success() {
         return Answer::Body(response.body().to_string());

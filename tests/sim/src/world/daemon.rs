@@ -1,5 +1,4 @@
-//! One process of the daemon: the production core around a connection to the node's runtime, as `daemon/src` puts it
-//! together.
+//! One daemon process: the production core and a connection to the node's runtime, put together as in `daemon/src`.
 
 mod images;
 mod writing;
@@ -32,46 +31,46 @@ const READ: u64 = 10_000;
 const STOP_MARGIN: u64 = 120_000;
 const EXEC_MARGIN: u64 = 1_000;
 
-/// A process.
+/// A daemon process.
 pub struct DaemonProcess {
-    /// By which the runtime knows its calls.
+    /// Identifies its calls to the runtime.
     pub client: runtime::Client,
     /// Its watch of the node's book.
     pub watcher: Watcher,
-    /// The number of its Pod's state directory.
+    /// Index of its Pod's state directory.
     pub record: usize,
     node: String,
     core: Daemon,
-    /// By call: what for, until when, and the effect's number.
+    /// Calls under way: purpose, deadline in true time, and number of the effect.
     calls: BTreeMap<CallId, (Asked, u64, Option<usize>)>,
-    /// Hooks that sleep: until when, and whose.
+    /// Sleep hooks under way: end in true time, and order ID.
     sleeping: Vec<(u64, String)>,
     /// Writes into control groups that are under way.
     chains: BTreeMap<u64, Chain>,
-    /// What looks at images go by: by order.
+    /// Arguments of looks at images, by order ID.
     image_looks: BTreeMap<String, images::Wanted>,
-    /// What looks of resizes go by: the Pod, and where its group was once.
+    /// Arguments of looks for resizes, by order ID: Pod UID, and recorded path of its group.
     looks: BTreeMap<String, (String, Option<String>)>,
     writes: u64,
     under_way: Option<u64>,
-    /// It is of the next version.
+    /// The process is of the next version.
     next: bool,
 }
 
-/// The node as the process finds it.
+/// The node as a daemon process sees it.
 pub struct Machine<'a> {
     /// The machine's clocks; the daemon's monotonic clock counts from the boot.
     pub clock: &'a Clock,
     /// The runtime.
     pub runtime: &'a mut Runtime,
-    /// What the state directory holds.
+    /// Content of the state directory.
     pub ended_hooks: &'a mut EndedHooks,
     /// The control groups.
     pub cgroups: &'a Cgroups,
 }
 
 impl DaemonProcess {
-    /// A new process; `instance` is its own alone.
+    /// A new process with a unique `instance`.
     pub fn new(
         node: &str,
         instance: String,
@@ -102,7 +101,7 @@ impl DaemonProcess {
         }
     }
 
-    /// When it wants a tick, in true time.
+    /// True time at which it wants a tick, in milliseconds.
     pub fn wake_at(&self, clock: &Clock) -> Option<u64> {
         let core = self.core.wake_at().map(|at| clock.when(at));
         let calls = self.calls.values().map(|(_, limit, _)| *limit);
@@ -144,7 +143,7 @@ impl DaemonProcess {
         self.core(now, Event::StatusWritten(wire::written(answer)), machine)
     }
 
-    /// The runtime answered, if the call is this process's.
+    /// The runtime answered a call; ignored if the call is of another process.
     pub fn replied(
         &mut self,
         now: u64,
@@ -219,7 +218,7 @@ impl DaemonProcess {
         result: Result<(), String>,
         machine: &mut Machine<'_>,
     ) -> Out {
-        // Before anyone is told, as in `daemon/src/execute.rs`.
+        // Recorded before the core reports it, as in `daemon/src/execute.rs`.
         machine.ended_hooks.insert(order_id.clone(), result.clone().err());
         self.core(now, Event::HookDone(order_id, result), machine)
     }
@@ -231,7 +230,7 @@ impl DaemonProcess {
             self.calls.iter().filter(|(_, (_, limit, _))| *limit <= now).map(|(id, _)| *id).collect();
         for id in late {
             machine.runtime.cancel(id);
-            // What came of another one may have given it up.
+            // The outcome of another call may have cancelled it.
             let Some((asked, ..)) = self.calls.remove(&id) else { continue };
             let failure = runtime::Failure { code: Code::DeadlineExceeded, message: "no answer".to_owned() };
             out.add(self.ended(now, asked, &Err(failure), machine));
@@ -259,7 +258,7 @@ impl DaemonProcess {
                     out.effects.push(status(order_id, container_id, What::Read));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
-                    // Before the call, as in `daemon/src/execute.rs`.
+                    // Recorded before the call, as in `daemon/src/execute.rs`.
                     machine.ended_hooks.entry(order_id.clone()).or_insert(None);
                     let limit = millis(grace_seconds) + STOP_MARGIN;
                     let call = Call::StopContainer { id: container_id.to_string(), timeout_s: grace_seconds };
@@ -335,7 +334,7 @@ impl DaemonProcess {
         self.calls.insert(id, (asked, limit, effect));
     }
 
-    /// The number of the effect that a call of this process is; nothing when it is not its own.
+    /// Effect number of a call, if it has one; the outer None if the call is of another process.
     pub fn effect_of(&self, id: CallId) -> Option<Option<usize>> {
         self.calls.get(&id).map(|(_, _, effect)| *effect)
     }

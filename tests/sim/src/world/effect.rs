@@ -1,4 +1,4 @@
-//! What a process wants done, in order, as data: the world carries it out, or kills the process in between.
+//! Effects that a process wants, in order, as data. The world carries them out, or kills the process in between.
 
 use http::Method;
 use pitstop_controller_core::wire::HttpRequest;
@@ -7,24 +7,24 @@ use pitstop_daemon_core::resize::Write;
 use super::plan::Position;
 use crate::node::runtime::Call;
 
-/// What a step brought about.
+/// Result of a step.
 #[derive(Debug, Default)]
 pub struct Out {
-    /// What to do.
+    /// Effects to carry out, in order.
     pub effects: Vec<Effect>,
     /// Decisions as text without times, for the trace.
     pub told: Vec<String>,
 }
 
 impl Out {
-    /// What another step brought about comes after it.
+    /// Appends the result of a later step.
     pub fn add(&mut self, more: Self) {
         self.effects.extend(more.effects);
         self.told.extend(more.told);
     }
 }
 
-/// One thing to do.
+/// One effect.
 #[derive(Debug)]
 pub enum Effect {
     /// Send a request to the API server.
@@ -38,35 +38,35 @@ pub enum Effect {
 /// One write into a control group.
 #[derive(Clone, Debug)]
 pub struct Writing {
-    /// By which the process knows what came of it.
+    /// Identifies the outcome for the process.
     pub token: u64,
-    /// The order that it is for. Absent: the Pod gets back what it had.
+    /// ID of its order. None: the write restores the Pod's original resources.
     pub order_id: Option<String>,
     /// UID of the Pod.
     pub pod: String,
-    /// What is written.
+    /// The write.
     pub write: Write,
 }
 
 /// A request to the API server.
 #[derive(Debug)]
 pub struct Sent {
-    /// By which the process knows the answer.
+    /// Identifies the answer for the process.
     pub token: u64,
     /// The request.
     pub request: HttpRequest,
-    /// It is part of the election.
+    /// The request is part of the election.
     pub election: bool,
 }
 
-/// A call of the runtime for an order.
+/// A call to the runtime for an order.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The order.
+    /// ID of the order; the image for a pull.
     pub order_id: String,
-    /// The container that it names.
+    /// ID of the container that the order names; empty for a pull.
     pub container_id: String,
-    /// What is done to it.
+    /// Purpose of the call.
     pub what: What,
     /// The call.
     pub call: Call,
@@ -75,32 +75,32 @@ pub struct Asked {
 }
 
 impl What {
-    /// It changes nothing about a container.
+    /// True if the call changes no container.
     pub fn only_asks(self) -> bool {
         matches!(self, Self::Inspect | Self::Read | Self::Look | Self::Image | Self::Pull)
     }
 }
 
-/// What is done to a container.
+/// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It is asked about.
+    /// Reads the container's status.
     Inspect,
-    /// Its hook is run.
+    /// Runs its preStop hook.
     Hook,
-    /// It is stopped.
+    /// Stops it.
     Stop,
-    /// Its cgroups are read.
+    /// Reads its cgroups.
     Read,
-    /// What is to be changed is looked at.
+    /// Reads the resources that an order is to change.
     Look,
-    /// Its image is looked at, and what runs in its place.
+    /// Reads its image, and the container that runs in its place.
     Image,
-    /// An image is pulled; no container is named.
+    /// Pulls an image; names no container.
     Pull,
 }
 
-/// What coverage tells apart.
+/// Resources that coverage distinguishes.
 const PLURALS: [&str; 14] = [
     "pods",
     "nodes",
@@ -119,8 +119,8 @@ const PLURALS: [&str; 14] = [
 ];
 
 impl Effect {
-    /// Where in it a process can be killed. What only asks changes nothing outside of the process: dying before it, in it or after it
-    /// is the same, and the first of these follows what went before.
+    /// Positions at which a process can be killed. An effect that only reads has one: it changes nothing outside of the
+    /// process, so all positions are the same.
     pub fn positions(&self) -> &'static [Position] {
         let asks = match self {
             Self::Send(sent) => sent.request.method() == Method::GET,

@@ -1,4 +1,4 @@
-//! Images in the world: what users ask for with a `PodImageUpdate`, what registries have, and who else has a word in it.
+//! Images in the world: `PodImageUpdate`s of users, registries, and another program's webhook.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,38 +16,38 @@ use crate::oracle::Writer;
 use crate::server::Server;
 use crate::server::admission::{Admission, Operation, Refusal, Review};
 
-/// Where updates are.
+/// Path of image updates.
 pub const UPDATES: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/podimageupdates";
-/// Bytes that the daemons want to be free.
+/// Bytes that daemons want free in the image store.
 pub const ROOM: u64 = 1 << 30;
 
 /// Registries and admission, as far as images are concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Images {
-    /// What a pull takes, in milliseconds.
+    /// Duration of a pull, in milliseconds.
     pub pull_ms: u64,
     /// The registry wants credentials, which only kubelets have.
     pub private: bool,
-    /// Names of content that was first there under another name: both with repository and tag.
+    /// New and original name of the same content, each with repository and tag.
     pub same: Vec<(Word, Word)>,
-    /// What the webhook of others does to images while it is on.
+    /// What another program's webhook does to images while it is on; None without such a webhook.
     pub webhook: Option<Rewriting>,
 }
 
-/// What a webhook makes of the images of Pods.
+/// What a webhook does to the images of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rewriting {
-    /// They come from another registry.
+    /// Replaces the registry.
     Mirror,
-    /// They have a tag.
+    /// Replaces the digest by a tag.
     Tag,
-    /// It refuses them.
+    /// Refuses them.
     Deny,
 }
 
 impl Rewriting {
-    /// What it makes of an image; nothing where it refuses it.
+    /// The image that the webhook writes; None if it refuses.
     pub fn of(self, image: &str) -> Option<String> {
         match self {
             Self::Mirror => Some(image.replace("registry.example/", "mirror.example/")),
@@ -87,9 +87,9 @@ pub struct UpdatePlan {
     pub ttl: Option<i32>,
     /// `spec.dryRun`.
     pub dry_run: bool,
-    /// Somebody's finalizer keeps it.
+    /// Another client's finalizer keeps it.
     pub kept: bool,
-    /// The webhook does not answer.
+    /// pitstop's webhook does not answer.
     pub unasked: bool,
 }
 
@@ -142,14 +142,14 @@ impl World {
         self.ask_as_user(&plan.create());
     }
 
-    /// Writes into the spec of an update, or into its metadata.
+    /// Patches the spec or metadata of an update.
     pub(super) fn patch_update(&mut self, name: &str, patch: &Value) {
         let request = Request::patch(format!("{UPDATES}/{name}"))
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         self.ask_as_user(&request.body(serde_json::to_vec(patch).unwrap()).unwrap());
     }
 
-    /// etcd was restored: users see that what they have released is suspended again.
+    /// etcd was restored: users notice that released updates are suspended again, and release them again.
     pub(super) fn release_again(&mut self) {
         let released =
             |step: &Timed<Step>| step.at <= self.now && matches!(step.what, Step::ReleaseUpdate(_));
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// The same happens to the registries as every node hears them.
+    /// Changes the registries of all nodes in the same way.
     pub(super) fn registries(&mut self, change: impl Fn(&mut Registry)) {
         self.nodes.iter_mut().for_each(|node| change(node.runtime.registry_mut()));
     }
@@ -178,7 +178,7 @@ impl World {
     }
 }
 
-/// A webhook of others that looks at the images of Pods when they are changed, while it is on.
+/// Another program's webhook. While it is on, it rewrites or refuses changed images of Pods.
 #[derive(Clone, Debug)]
 pub struct Rewriter {
     does: Option<Rewriting>,
@@ -186,12 +186,12 @@ pub struct Rewriter {
 }
 
 impl Rewriter {
-    /// One that is off.
+    /// A webhook that is off.
     pub fn new(does: Option<Rewriting>) -> Self {
         Self { does, on: Arc::default() }
     }
 
-    /// Switches it.
+    /// Switches it on or off.
     pub fn switch(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }

@@ -30,19 +30,19 @@ pub struct Node {
     pub pods: Watcher,
     /// The state directories of the daemon's Pods, the newest last.
     pub records: Vec<EndedHooks>,
-    /// The next time at which something is planned here.
+    /// True time of its next planned event, if any.
     pub planned: Option<u64>,
-    /// The kubelet's process is away.
+    /// The kubelet is down or cut off.
     pub kubelet_down: bool,
-    /// It boots, and is up then.
+    /// True time at which the booting node is up; None if it does not boot.
     pub up_at: Option<u64>,
-    /// It is gone for good.
+    /// The node is gone for good.
     pub removed: bool,
-    /// Nobody hears of it until then.
+    /// The node is lost until this true time.
     pub lost_until: u64,
-    /// What it has for Pods.
+    /// CPU that it has for Pods, in millicores.
     millicores: i64,
-    /// How its control groups are kept.
+    /// Settings of its control groups.
     pub keeping: Keeping,
 }
 
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    /// The same with the registries of a schedule, where somebody updates images.
+    /// Adds the registries of the schedule, if it updates images.
     pub fn with_images(mut self, schedule: &Schedule) -> Self {
         if schedule.updates() || schedule.parks() {
             self.runtime = self.runtime.with_registry(schedule.images.registry());
@@ -92,7 +92,7 @@ impl Node {
         self
     }
 
-    /// What a daemon's process finds here, with the state directory of that Pod.
+    /// The node as a daemon process sees it, with the state directory `record`.
     pub fn machine(&mut self, record: usize) -> Machine<'_> {
         let ended_hooks = &mut self.records[record];
         let cgroups = self.kubelet.cgroups();
@@ -114,12 +114,12 @@ impl Node {
         }
     }
 
-    /// When something happens here by itself.
+    /// True time of the next event of the node itself.
     pub fn wake_at(&self) -> Option<u64> {
         self.runtime.wake_at().into_iter().chain(self.kubelet.wake_at(&self.runtime)).min()
     }
 
-    /// The node's object.
+    /// The `Node` object.
     pub fn object(&self) -> Value {
         let allocatable = json!({"cpu": format!("{}m", self.millicores), "memory": "1Ti", "pods": "110"});
         json!({"metadata": {"name": self.name}, "spec": {}, "status": {"allocatable": allocatable,

@@ -49,49 +49,49 @@ use crate::oracle::{Oracle, Violation};
 use crate::rng::Rng;
 use crate::server::{Server, Snapshot};
 
-/// More happenings in one run mean that something never rests.
+/// Maximum happenings in one run: more mean that the world never rests.
 const MOST: u64 = 600_000;
 
-/// Something that happens.
+/// An event in the world.
 #[derive(Debug)]
 enum Happening {
     /// A process begins.
     Begin(processes::Role),
-    /// A process's watch has something, or wants a connection.
+    /// A watch of a process has events, or needs a connection.
     Watch(Pid, usize),
-    /// The kubelet's watch of a node has something, or wants a connection.
+    /// The watch of a node's kubelet has events, or needs a connection.
     Pods(usize),
     /// A request arrives at the API server.
     Arrive { from: Pid, token: u64, request: Box<HttpRequest>, effect: Option<usize> },
     /// An answer arrives at the process.
     Answer { to: Pid, token: u64, answer: Answer, effect: Option<usize> },
-    /// A process wants to go on.
+    /// A tick of a process is due.
     Wake(Pid),
-    /// A reply of the runtime of a node comes to a process late, since it was paused.
+    /// A reply of a node's runtime reaches a process late, because the process was paused.
     Reply(Pid, usize, CallId, runtime::Reply),
-    /// What came of a write into a control group comes to the process.
+    /// The outcome of a write into a control group reaches the process.
     Wrote { to: Pid, token: u64, result: Result<(), CallFailure>, effect: Option<usize> },
-    /// Something happens on a node by itself.
+    /// A node's runtime or kubelet acts by itself.
     Node(usize),
-    /// The daemon finds its node's runtime again.
+    /// The daemon finds its node's runtime.
     RuntimeFound(usize),
     /// A write of a kubelet arrives at the API server.
     Kubelet(usize, kubelet::Write),
-    /// The kubelet learns how its write of the status of a Pod went.
+    /// The kubelet learns whether its write of a Pod's status was stored.
     Published(usize, String, bool),
-    /// A user does something.
+    /// A step of the schedule.
     Step(usize),
-    /// Something goes wrong.
+    /// A fault of the schedule.
     Fault(usize),
-    /// It is over.
+    /// A later part of a fault, mostly its end.
     Heal(Heal),
-    /// A Pod is made anew.
+    /// A Pod is recreated.
     Replace(usize),
-    /// The garbage collector looks for what has lost its owner.
+    /// The garbage collector looks for objects whose owner is gone.
     Orphans,
     /// The disruption controller counts Pods.
     Count,
-    /// A native controller sees an object, or that it is gone: its kind and name.
+    /// A native controller sees an object or its removal. Actor, kind, name and object.
     Seen(native::Actor, String, String, Option<Arc<Value>>),
 }
 
@@ -103,49 +103,49 @@ pub struct World {
     queue: Queue<Happening>,
     happened: u64,
     server: Server,
-    /// The webhook of others.
+    /// Another program's webhook.
     rewriter: imaging::Rewriter,
     nodes: Vec<Node>,
     processes: BTreeMap<Pid, Process>,
-    /// When the next wake of a process is planned.
+    /// True time of the next planned tick of each process.
     wakes: BTreeMap<Pid, u64>,
     made: u32,
-    /// Pods that were made anew under other names.
+    /// Number of Pods that were recreated under other names.
     anew: u32,
     natives: native::Natives,
     trouble: Trouble,
-    /// An older etcd is restored in this schedule.
+    /// The schedule restores an older etcd.
     restores: bool,
-    /// etcd as it was every ten seconds, for that.
+    /// Snapshots of etcd every ten seconds, with their times, for the restore.
     snapshots: Vec<(u64, Snapshot)>,
-    /// Effects of production processes so far.
+    /// Number of effects of production processes so far.
     effects: usize,
-    /// The effect whose outcome is the end of its process.
+    /// The effect whose outcome ends its process.
     doomed: Option<usize>,
-    /// Effects by kind and position at which a process was killed.
+    /// Number of kills by kind of effect and position.
     crashed: BTreeMap<(String, Position), usize>,
-    /// Each effect's kind, in order, and where in it a process can be killed.
+    /// Kind and kill positions of each effect, in order.
     kinds: Vec<(String, &'static [Position])>,
     oracle: Oracle,
     story: Story,
 }
 
-/// How a run went.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// What was broken first.
+    /// The first violation, if any.
     pub violation: Option<Violation>,
-    /// Of all decisions.
+    /// Hash of all decisions.
     pub hash: u64,
-    /// How requests ended, and how often.
+    /// Outcomes of requests, with their counts.
     pub ends: BTreeMap<String, usize>,
-    /// Where in each effect, in order, a process can be killed.
+    /// Kill positions of each effect, in order.
     pub effects: Vec<&'static [Position]>,
-    /// Writes of pitstop that took effect, but those of the election.
+    /// Number of writes of pitstop that took effect, without those of the election.
     pub writes: usize,
-    /// The effect at which a process was killed.
+    /// Number of kills by kind of effect and position.
     pub crashed: BTreeMap<(String, Position), usize>,
-    /// Lines to read.
+    /// Readable lines.
     pub story: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ impl World {
         world
     }
 
-    /// The beginning: objects, machines, processes, and all that is planned.
+    /// Creates objects, and plans processes, steps and faults.
     fn furnish(&mut self) {
         let wall = self.server_wall();
         for namespace in ["pitstop-system", objects::NAMESPACE] {
@@ -225,7 +225,7 @@ impl World {
             self.queue.push(10 + 40 * at as u64, Happening::Begin(processes::Role::Controller(at)));
         }
         self.make_workload();
-        // A native controller makes its own ones.
+        // Native controllers create their own Pods.
         let first = if self.schedule.parks() { self.schedule.pods.len() } else { 0 };
         for at in first..self.schedule.pods.len() {
             self.make_pod(at, &self.schedule.pods[at].name.clone());
@@ -253,22 +253,22 @@ impl World {
         }
     }
 
-    /// Runs until all is over, or something is broken.
+    /// Runs until the world is at rest or an invariant is violated.
     fn play(&mut self) {
         let calm = self.calm_at();
-        // Everything must be over by then: the last deadline, the longest back-offs, and some.
+        // The run must end within the last deadline, the longest back-offs, and a margin.
         let longest = self.schedule.steps.iter().filter_map(|s| match &s.what {
             plan::Step::Create(r) => Some(r.deadline.unwrap_or(0).unsigned_abs()),
             plan::Step::Resize(r) => {
-                // A Pod that is watched is watched beyond the deadline.
+                // Observation goes on beyond the deadline.
                 Some(r.deadline.unwrap_or(0).unsigned_abs() + r.observe.unwrap_or(0).unsigned_abs())
             }
             plan::Step::Update(r) => {
-                // What failed is put back beyond the deadline.
+                // A rollback goes on beyond the deadline.
                 let ready = r.ready_timeout.unwrap_or(300).unsigned_abs();
                 Some(r.deadline.unwrap_or(0).unsigned_abs().max(self.schedule.default_deadline) + ready)
             }
-            // Each of its Pods may take its hour, and then nobody goes on.
+            // Each of its Pods may take an hour; then nothing continues.
             plan::Step::Rollout(r) => {
                 let own =
                     r.soak.unwrap_or(10) + r.unready_grace.unwrap_or(0) + r.progress_deadline.unwrap_or(600);
@@ -287,12 +287,12 @@ impl World {
         });
         self.oracle.holds_at_rest(self.now, nodes, &self.server);
         self.oracle.at_the_end(self.now, self.nodes.iter().map(|n| &n.runtime));
-        // Silence: what a world at rest costs is nothing.
+        // Silence: a world at rest writes nothing.
         if self.oracle.intact() {
             let so_far = self.oracle.so_far();
             self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
             let until = self.now + 600_000;
-            // The election goes on for one of them: it is the same in each.
+            // The election runs in the first minute only: every minute of it is the same.
             self.run_until(self.now + 60_000, false);
             self.settle();
             self.run_until(until, false);
@@ -300,14 +300,15 @@ impl World {
         }
     }
 
-    /// When the last fault is over.
+    /// Time of the last step or end of a fault.
     fn calm_at(&self) -> u64 {
         let faults = self.schedule.faults.iter().map(|f| f.at + trouble::lasts(&f.what));
         let steps = self.schedule.steps.iter().map(|s| s.at);
         faults.chain(steps).max().unwrap_or(0)
     }
 
-    /// Lets things happen until a time; with `over`, also until all requests are over and all is quiet.
+    /// Runs until a time. Returns true if it stops before: after a violation or, with `over`, when the world is at
+    /// rest.
     fn run_until(&mut self, until: u64, over: bool) -> bool {
         let calm = self.calm_at();
         while let Some(at) = self.queue.next_at().filter(|at| *at <= until) {

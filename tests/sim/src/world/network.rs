@@ -16,7 +16,7 @@ use crate::node::kubelet;
 use crate::oracle::Writer;
 
 impl World {
-    /// How long a message takes.
+    /// Latency of a message, in milliseconds.
     pub(super) fn latency(&mut self) -> u64 {
         let slow = if self.now < self.trouble.slow_until { self.rng.below(5000) } else { 0 };
         let rare = if self.rng.one_in(40) { self.rng.below(300) } else { 0 };
@@ -26,7 +26,7 @@ impl World {
     pub(super) fn send(&mut self, from: Pid, sent: Sent, effect: Option<usize>) {
         let mut request = sent.request;
         if !sent.election {
-            // A rollout that waits for somebody reads its workload again and again, and the disruption budgets for it.
+            // A waiting rollout reads its workload again and again, and the disruption budgets for it.
             let path = request.uri().path();
             let reads = ["/apis/apps/v1/", "/apis/policy/v1/"].iter().any(|group| path.starts_with(group));
             self.oracle.sends(self.now, !reads);
@@ -41,13 +41,13 @@ impl World {
 
     pub(super) fn arrive(&mut self, from: Pid, token: u64, request: &HttpRequest, effect: Option<usize>) {
         let lost = self.now < self.trouble.losing_until && self.rng.below(100) < self.trouble.losing_percent;
-        // Half of what is lost is lost on its way back.
+        // Half of the lost requests lose only their answer.
         let applied = !lost || self.rng.one_in(2);
         let refused = Some(self.trouble.refusing).filter(|_| self.now < self.trouble.refusing_until);
         let writer = match self.processes.get(&from).map(|p| p.role) {
             Some(Role::Daemon(at)) => Writer::Daemon(at),
             Some(Role::Controller(_)) => Writer::Controller,
-            // It has died since.
+            // The process has died since.
             None if request.headers().contains_key(FROM) => Writer::Controller,
             None => Writer::Daemon(usize::MAX),
         };
@@ -87,7 +87,7 @@ impl World {
         self.carry_out_known(to, out, effect);
     }
 
-    /// The API server carries out a request, and the oracle looks at what it changed.
+    /// The API server carries out a request, and the oracle checks what it changed.
     pub(super) fn handle(&mut self, writer: Writer, request: &HttpRequest) -> http::Response<Value> {
         let wall = self.server_wall();
         let about = if request.method() == http::Method::GET { None } else { about(request) };
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// How many processes believe that they lead.
+    /// Number of processes that believe that they lead.
     pub(super) fn leaders(&self) -> usize {
         self.processes.values().filter(|p| matches!(&p.kind, Kind::Controller(c) if c.leads())).count()
     }
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Plans deliveries of what is there, and connections of watches without one.
+    /// Plans deliveries of waiting events, and connections of watches without one.
     pub(super) fn plan_watches(&mut self) {
         let mut planned = Vec::new();
         for (pid, process) in &mut self.processes {

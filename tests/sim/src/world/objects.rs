@@ -9,9 +9,9 @@ use crate::node::behaviour;
 
 /// The namespace of all Pods and requests.
 pub const NAMESPACE: &str = "shop";
-/// Where requests are.
+/// Path of restart requests.
 pub const REQUESTS: &str = "/apis/apps.kruise.io/v1alpha1/namespaces/shop/containerrecreaterequests";
-/// The hook of every container that has a command for one.
+/// Command of every exec hook.
 pub const HOOK: &str = "/bye";
 
 /// The creation of a Pod, bound to its node.
@@ -111,7 +111,7 @@ pub fn create(plan: &RequestPlan) -> HttpRequest {
     request.body(serde_json::to_vec(&body).unwrap()).unwrap()
 }
 
-/// A deletion, with the Pod's own grace or the given one, of that UID if one is given.
+/// A deletion with `grace` seconds (None: the Pod's own grace period), of `uid` only if given.
 pub fn delete(path: &str, grace: Option<i64>, uid: Option<&str>) -> HttpRequest {
     let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
     if let Some(grace) = grace {

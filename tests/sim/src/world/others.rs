@@ -1,4 +1,4 @@
-//! What somebody does who should not: orders that pitstop did not write, texts in conditions that are lists.
+//! Unwanted writes of other clients: forged orders, and free text in conditions whose messages are lists.
 
 use pitstop_api::nodework::{Order, OrderContainer, OrderPod, Recreate};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(super) fn write_gates(pod: &mut Value, status: &str, message: Option<&str>) 
 }
 
 impl World {
-    /// Puts an order for a running container of that Pod into its node's book, if there is one.
+    /// Puts a forged order for a running container of that Pod, if any, into its node's book.
     pub(super) fn forge(&mut self, pod: &str, forgery: Forgery) {
         for at in 0..self.nodes.len() {
             let now = self.now;

@@ -1,4 +1,4 @@
-//! What users do with a workload that may be parked, and the policy that narrows what pitstop may do with it.
+//! Users' writes to a workload that may be parked, and the policy that limits pitstop's writes to it.
 
 use http::Request;
 use pitstop_api::rollout::{PARKED, RELEASE, TargetKind};
@@ -23,7 +23,7 @@ pub(super) fn kind(name: &str) -> TargetKind {
     }
 }
 
-/// Where workloads of a kind are, in all namespaces.
+/// Path of workloads of a kind, in all namespaces.
 pub(super) fn path(kind: TargetKind) -> &'static str {
     match kind {
         TargetKind::Deployment => "/apis/apps/v1/deployments",
@@ -72,7 +72,7 @@ impl World {
         self.patch_workload(&json!({"metadata": {"labels": {PARKED: null}}, "spec": spec}));
     }
 
-    /// Gives it another number of Pods; there are no more than in the plan.
+    /// Changes the number of Pods, to that of the plan at most.
     pub(super) fn scale(&mut self, replicas: usize) {
         let replicas = replicas.min(self.schedule.members());
         self.patch_workload(&json!({"spec": {"replicas": replicas}}));
@@ -89,14 +89,14 @@ impl World {
     }
 }
 
-/// Of a workload the controller may write nothing but the release, which admission does for it where that is served.
+/// Admission policies: the controller may only release a workload. With `releases`, admission carries out the release.
 #[derive(Debug)]
 pub struct Policy {
     pub(super) releases: bool,
 }
 
 impl Policy {
-    /// The workload before the controller's own change.
+    /// The old workload, if the controller changes it.
     fn before<'a>(review: &Review<'a>) -> Option<&'a Value> {
         let ours = review.headers.get(FROM).is_some_and(|from| from == "controller");
         let workload = ["Deployment", "StatefulSet", "DaemonSet"].contains(&review.kind);

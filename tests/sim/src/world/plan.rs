@@ -1,4 +1,4 @@
-//! A schedule as data: what the world is made of, what users do, and what goes wrong.
+//! A schedule as data: the parts of the world, the steps of users, and the faults.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use crate::node::registry::Refusing;
 /// A word of a plan.
 pub type Word = Cow<'static, str>;
 
-/// Everything that a run is made of. Two runs of one schedule are the same, bit for bit.
+/// All inputs of a run. Two runs of one schedule are the same, bit for bit.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Schedule {
     /// Decides latencies, jitter and the like.
     pub seed: u64,
     /// A name for people.
     pub name: String,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Controller processes.
+    /// Number of controller processes.
     pub replicas: usize,
     /// Seconds after which a request without a deadline ends.
     pub default_deadline: u64,
@@ -30,41 +30,41 @@ pub struct Schedule {
     pub clocks: Clocks,
     /// The Pods at the beginning.
     pub pods: Vec<PodPlan>,
-    /// Which sides run in two versions.
+    /// Programs that run in two versions.
     #[serde(default)]
     pub skew: Skew,
-    /// What resizes find.
+    /// Room for resizes.
     #[serde(default)]
     pub room: Room,
-    /// What registries have.
+    /// Registries, and admission of images.
     #[serde(default)]
     pub images: Images,
-    /// What some of the Pods belong to.
+    /// Workload of some of the Pods, if any.
     #[serde(default)]
     pub workload: Option<WorkloadPlan>,
-    /// How many requests of one kind are carried out in a namespace at a time; absent for as many as usual.
+    /// Maximum open requests of one kind in a namespace; None for the default.
     #[serde(default)]
     pub most_open: Option<usize>,
-    /// What users do.
+    /// Steps of users and other clients.
     pub steps: Vec<Timed<Step>>,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Vec<Timed<Fault>>,
-    /// A process that is killed at one of its effects.
+    /// Effect at which a process is killed, if any.
     pub crash: Option<Crash>,
 }
 
 impl Schedule {
-    /// Somebody resizes something. Where nobody does, nothing watches resizes.
+    /// True if a step makes a `PodResize`.
     pub fn resizes(&self) -> bool {
         self.steps.iter().any(|s| matches!(s.what, Step::Resize(_)))
     }
 
-    /// Somebody updates images. Where nobody does, nothing watches updates, and pulls take no time.
+    /// True if images are updated. If not, and no workload parks, pulls take no time.
     pub fn updates(&self) -> bool {
         self.wishes() || self.steps.iter().any(|s| matches!(s.what, Step::Update(_)))
     }
 
-    /// The workload has native controllers, and its users park it and change its template.
+    /// True if the workload has native controllers: its users park it and change its template.
     pub fn parks(&self) -> bool {
         self.workload.as_ref().is_some_and(|workload| workload.native)
     }
@@ -79,7 +79,7 @@ impl Schedule {
         self.steps.iter().any(|step| matches!(&step.what, Step::Rollout(plan) if plan.selects))
     }
 
-    /// Kinds that are watched: as many as somebody makes objects of, with those before them.
+    /// Number of watched kinds: up to the last one that steps make objects of.
     pub fn kinds(&self) -> usize {
         let rolls = self.steps.iter().any(|s| matches!(s.what, Step::Rollout(_)));
         match (rolls || self.parks(), self.updates(), self.resizes()) {
@@ -94,18 +94,18 @@ impl Schedule {
 /// Something at a time, in milliseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timed<T> {
-    /// When.
+    /// True time.
     pub at: u64,
-    /// What.
+    /// The step or fault.
     pub what: T,
 }
 
-/// Versions side by side, as during an update or a way back: see [`super::skew`].
+/// Versions side by side, as during an upgrade or rollback: see [`super::skew`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skew {
     /// Every second controller is of the next version.
     pub controllers: bool,
-    /// Every second daemon is.
+    /// Every second daemon is of the next version.
     pub daemons: bool,
 }
 
@@ -114,9 +114,9 @@ pub struct Skew {
 pub struct Clocks {
     /// The API server's.
     pub server: Clock,
-    /// Each controller's; the last one goes for all further ones.
+    /// Each controller's; further ones use the last clock.
     pub controllers: Vec<Clock>,
-    /// Each node's; the last one goes for all further ones.
+    /// Each node's; further ones use the last clock.
     pub nodes: Vec<Clock>,
 }
 
@@ -135,7 +135,7 @@ pub struct PodPlan {
     pub grace: i64,
     /// Its readiness gates.
     pub gates: Vec<Word>,
-    /// Somebody makes it anew, with the same name, when it is gone.
+    /// The Pod is recreated when it is gone, under the same name unless its workload gives another one.
     pub controlled: bool,
 }
 
@@ -153,7 +153,7 @@ pub struct ContainerPlan {
     /// Its resources.
     #[serde(default)]
     pub size: Size,
-    /// Its own restart policy.
+    /// Its own restart policy; None for the Pod's.
     #[serde(default)]
     pub restarts: Option<Restarts>,
     /// `imagePullPolicy`.
@@ -167,11 +167,11 @@ pub struct ContainerPlan {
 pub struct Restarts {
     /// `restartPolicy`.
     pub policy: Word,
-    /// The exit codes of the rule; there is none without any.
+    /// Exit codes of the rule; empty for no rule.
     pub codes: Vec<i32>,
 }
 
-/// Whether the kubelet starts a container again that has ended.
+/// Whether the kubelet restarts a container that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComesBack {
     /// Whatever its exit code.
@@ -183,7 +183,7 @@ pub enum ComesBack {
 }
 
 impl PodPlan {
-    /// Whether the kubelet starts the container of that name again.
+    /// Whether the kubelet restarts the container of that name.
     pub fn comes_back(&self, container: &str) -> ComesBack {
         let Some(container) = self.containers.iter().find(|c| *c.name == *container) else {
             return ComesBack::Never;
@@ -197,7 +197,7 @@ impl PodPlan {
         }
     }
 
-    /// Every container is started again, whatever its exit code.
+    /// True if the kubelet restarts every container, whatever its exit code.
     pub fn stays(&self) -> bool {
         self.containers.iter().all(|c| self.comes_back(&c.name) == ComesBack::Surely)
     }
@@ -212,30 +212,30 @@ pub enum HookPlan {
     Sleep(i64),
 }
 
-/// What a user does.
+/// A step of a user or another client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Step {
     /// Makes a request.
     Create(Box<RequestPlan>),
     /// Deletes a request, if it is there.
     Delete(String),
-    /// Writes a label on a request, so that its version moves on.
+    /// Writes a label on a request, to change its resourceVersion.
     Touch(String),
-    /// Deletes a Pod with its own grace.
+    /// Deletes a Pod with its own grace period.
     DeletePod(String),
     /// Deletes a Pod at once.
     ForceDeletePod(String),
-    /// Another writer of a Pod's readiness conditions takes its hold, or gives it up.
+    /// Another writer adds its hold to a Pod's readiness conditions, or removes it.
     Meddle(String),
-    /// Somebody else writes a text into a Pod's readiness conditions, and makes them False.
+    /// Another client writes a text into a Pod's readiness conditions, and makes them False.
     Occupy(String),
-    /// Somebody else makes a Pod's readiness conditions True, and leaves who holds them.
+    /// Another client makes a Pod's readiness conditions True, and leaves their holds.
     Open(String),
-    /// Somebody else puts an order for a Pod's container into its node's book.
+    /// Another client puts an order for a Pod's container into its node's book.
     Forge(String, Forgery),
-    /// The finalizers of a request are taken off.
+    /// Removes the finalizers of a request.
     Free(String),
-    /// Another image for a container, from somebody else.
+    /// Another client changes the image of a container.
     SetImage(String, Word),
     /// A container's process ends by itself, with that exit code.
     Crash(String, Word, i32),
@@ -245,29 +245,29 @@ pub enum Step {
     CancelResize(String),
     /// Deletes a `PodResize`, if it is there.
     DeleteResize(String),
-    /// The finalizers of a `PodResize` are taken off.
+    /// Removes the finalizers of a `PodResize`.
     FreeResize(String),
-    /// Somebody else resizes a container: requests and limits.
+    /// Another client resizes a container: requests and limits.
     SetSize(String, Word, Amounts, Amounts),
-    /// Other Pods on a node ask for so many millicores from now on.
+    /// Other Pods on a node request that many millicores from now on.
     Crowd(usize, i64),
     /// A container uses that many mebibytes for a moment.
     Bloat(String, Word, i64),
     /// Makes a `PodImageUpdate`.
     Update(Box<UpdatePlan>),
-    /// Lets a suspended `PodImageUpdate` go on.
+    /// Resumes a suspended `PodImageUpdate`.
     ReleaseUpdate(String),
     /// Cancels a `PodImageUpdate`.
     CancelUpdate(String),
     /// Deletes a `PodImageUpdate`, if it is there.
     DeleteUpdate(String),
-    /// The finalizers of a `PodImageUpdate` are taken off.
+    /// Removes the finalizers of a `PodImageUpdate`.
     FreeUpdate(String),
     /// The kubelet of a node collects the images that no container uses.
     CollectImages(usize),
-    /// From now on a name means the content that was first there under another one.
+    /// The first name means the content of the second from now on.
     MoveTag(Word, Word),
-    /// The webhook that looks at images is switched on or off.
+    /// Switches another program's image webhook on or off.
     SwitchWebhook(bool),
     /// Makes an `InPlaceRollout`.
     Rollout(Box<RolloutPlan>),
@@ -275,7 +275,7 @@ pub enum Step {
     RestartAt(String, Word),
     /// Gives an `InPlaceRollout` that selects Pods other images: names of containers and tags.
     Wish(String, Vec<(Word, Word)>),
-    /// Pauses an `InPlaceRollout`, or lets it go on.
+    /// Pauses or resumes an `InPlaceRollout`.
     PauseRollout(String, bool),
     /// Deletes the requests of an `InPlaceRollout` that have failed.
     RetryRollout(String),
@@ -289,14 +289,14 @@ pub enum Step {
     Scale(usize),
 }
 
-/// What is wrong with an order that pitstop did not write.
+/// What is wrong with a forged order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Forgery {
-    /// It names another Pod than the container's.
+    /// It has a wrong Pod UID.
     Pod,
     /// It names another namespace.
     Namespace,
-    /// It names the beginning of the container's ID.
+    /// It has only the beginning of the container's ID.
     Prefix,
 }
 
@@ -327,19 +327,19 @@ pub struct RequestPlan {
     pub unready_grace: Option<i64>,
     /// `spec.strategy.minStartedSeconds`.
     pub min_started: i32,
-    /// The webhook does not answer.
+    /// pitstop's webhook does not answer.
     pub unasked: bool,
-    /// Somebody's finalizer keeps it.
+    /// Another client's finalizer keeps it.
     #[serde(default)]
     pub kept: bool,
 }
 
-/// What goes wrong. Times are milliseconds.
+/// A fault. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// A controller's process is killed and comes back.
     KillController(usize, u64),
-    /// A controller is asked to end, and comes back.
+    /// A controller does nothing for a while.
     PauseController(usize, u64),
     /// The daemon of a node is killed and comes back.
     KillDaemon(usize, u64),
@@ -347,63 +347,63 @@ pub enum Fault {
     PauseDaemon(usize, u64),
     /// A second daemon runs on a node for a while; the older one ends after that.
     TwoDaemons(usize, u64),
-    /// A node dies and boots; its runtime remembers its containers, or not.
+    /// A node dies and boots; with true, its runtime forgets its containers.
     Reboot(usize, u64, bool),
     /// A node is gone for good: its object and its Pods are deleted.
     RemoveNode(usize),
-    /// A kubelet's process is away.
+    /// A kubelet's process is down.
     KubeletDown(usize, u64),
-    /// Nobody hears of a node: its kubelet is cut off, and it is said not to be ready. Its containers go on.
+    /// A node is lost: its kubelet is cut off, and the node becomes not ready. Its containers run on.
     NodeLost(usize, u64),
-    /// A runtime's process is away.
+    /// A runtime's process is down.
     RuntimeDown(usize, u64),
     /// A runtime does not answer.
     RuntimeHangs(usize, u64),
-    /// The next calls of a runtime fail: stops or reads; after they took effect or before.
+    /// The next stop (true) or read (false) of a runtime fails, after (true) or before it took effect.
     RuntimeFails(usize, bool, bool),
-    /// So many stops say that they worked and did nothing.
+    /// That many stops report success and do nothing.
     RuntimeLies(usize, u32),
     /// A Pod's sandbox dies with all its containers.
     BreakSandbox(String),
-    /// The API server answers nobody.
+    /// The API server is down.
     ApiDown(u64),
-    /// It takes seconds to answer.
+    /// The API server takes seconds to answer.
     ApiSlow(u64),
-    /// Of so many requests in a hundred the answer is lost, with or without effect.
+    /// That percentage of requests loses its answer, with or without effect.
     LoseAnswers(u64, u64),
     /// pitstop's requests are refused with this code: 403 for a lost right, 409, 429, 500, 503.
     Refuse(u16, u64),
     /// All watches of a controller break.
     BreakWatches(usize),
-    /// A kind's watch of a controller delivers nothing for a while.
+    /// A controller's watch of a kind delivers nothing for a while.
     HoldWatch(usize, usize, u64),
-    /// So many events of a kind's watch of a controller come twice, as after a connection that broke.
+    /// A controller's watch of a kind delivers that many events twice, as after a broken connection.
     RepeatEvents(usize, usize, u32),
-    /// What a kind's watch of a controller would deliver meanwhile is lost; then it is told so (410) and lists anew.
+    /// A controller's watch of a kind loses its events for a while; then it gets 410 and lists again.
     LoseEvents(usize, usize, u64),
-    /// The daemon's watch of a node delivers nothing for a while.
+    /// The watch of a node's daemon delivers nothing for a while.
     HoldBook(usize, u64),
-    /// All watches of a controller begin anew at a server that is behind.
+    /// All watches of a controller list again, from a server that many versions behind.
     StaleLists(usize, u64),
-    /// The history is compacted: who asks for older versions gets 410.
+    /// The history is compacted: requests for older versions get 410.
     Compact,
-    /// etcd is restored as it was so long ago.
+    /// etcd is restored to its state that long ago.
     Restore(u64),
     /// A node's book is deleted.
     DeleteBook(usize),
-    /// Somebody touches all requests, books and Pods so often, half a second apart.
+    /// Another client touches all requests, books and Pods that many times, half a second apart.
     Storm(u32),
-    /// Nobody can read the control groups of a node.
+    /// The control groups of a node cannot be read.
     HideCgroups(usize, u64),
-    /// What is written into the control groups of a node holds only so much later: for how long, and by how much.
+    /// Writes into the control groups of a node take effect late: duration of the fault, and delay.
     SlowCgroups(usize, u64, u64),
     /// The next write of a daemon into a node's control groups goes wrong.
     FailWrite(usize, Failing),
     /// No registry answers.
     RegistryAway(u64),
-    /// Pulls that begin meanwhile take so much longer: for how long, and by how much.
+    /// Pulls that begin meanwhile take longer: duration of the fault, and delay.
     RegistrySlow(u64, u64),
-    /// Registries give nothing.
+    /// Registries refuse every pull.
     RegistryRefuses(Refusing, u64),
     /// A node has no room for images.
     DiskFull(usize, u64),
@@ -414,32 +414,32 @@ pub enum Fault {
 /// How a write into a control group goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failing {
-    /// It fails, and has had no effect.
+    /// It fails without effect.
     Before,
-    /// It fails, and has taken effect.
+    /// It fails after it took effect.
     After,
-    /// It fails, and always would.
+    /// It fails without effect, and a retry would too.
     Never,
-    /// It says that it has worked, and has had no effect.
+    /// It reports success without effect.
     Lies,
 }
 
 /// Where in an effect a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Position {
-    /// It was decided and not begun.
+    /// The effect is decided, not begun.
     Before,
-    /// It was begun; its outcome is not known to the process.
+    /// The effect is begun; the process does not know its outcome.
     Begun,
-    /// The outcome was taken in; nothing that follows from it was begun.
+    /// The process knows the outcome; nothing that follows from it is begun.
     Known,
 }
 
 /// A process is killed at its nth effect, counted over all processes in the order in which they happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crash {
-    /// Which one, from 0.
+    /// Number of the effect, from 0.
     pub effect: usize,
-    /// Where in it.
+    /// Position in the effect.
     pub position: Position,
 }

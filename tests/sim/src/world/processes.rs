@@ -1,4 +1,4 @@
-//! Processes: how they begin, go on and die.
+//! Processes: how they begin, continue and die.
 
 use super::controller::{Controller, Input};
 use super::daemon::DaemonProcess;
@@ -11,12 +11,12 @@ use crate::node::runtime::{self, CallId};
 /// A process's number; never used twice.
 pub(super) type Pid = u32;
 
-/// What a process is.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The controller, by its replica.
+    /// A controller, by its replica.
     Controller(usize),
-    /// The daemon, by its node.
+    /// A daemon, by its node.
     Daemon(usize),
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Process {
     pub(super) role: Role,
     pub(super) name: String,
     pub(super) kind: Kind,
-    /// It does nothing until then.
+    /// The process does nothing until this true time.
     pub(super) paused_until: u64,
 }
 
-/// What runs in it.
+/// The program that runs in a process.
 pub(super) enum Kind {
     Controller(Box<Controller>),
     Daemon(Box<DaemonProcess>),
@@ -44,7 +44,7 @@ impl Process {
     }
 }
 
-/// How long a killed process is away when nothing else is said.
+/// Milliseconds until a killed process begins again, by default.
 const RESTART: u64 = 1_000;
 
 impl World {
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// Ends it because the schedule says so, and begins another one.
+    /// Kills a process because the schedule says so, and plans the next one.
     fn crash(&mut self, pid: Pid, effect: usize, position: Position) {
         let Some(role) = self.processes.get(&pid).map(|p| p.role) else { return };
         let kind = self.kinds[effect].0.clone();
@@ -135,7 +135,7 @@ impl World {
         self.queue.push(self.now + RESTART, Happening::Begin(role));
     }
 
-    /// Carries out what a step of a process brought about.
+    /// Carries out the effects of a step of a process.
     pub(super) fn carry_out(&mut self, pid: Pid, out: Out) {
         let Some(process) = self.processes.get(&pid) else { return };
         let (name, role) = (process.name.clone(), process.role);
@@ -177,7 +177,7 @@ impl World {
         self.plan_wake(pid);
     }
 
-    /// What follows from the outcome of an effect; if the process is doomed to die now, nothing.
+    /// Carries out what follows from an effect's outcome, or kills the process if it is doomed to die now.
     pub(super) fn carry_out_known(&mut self, pid: Pid, out: Out, effect: Option<usize>) {
         match effect.filter(|e| self.doomed == Some(*e)) {
             Some(effect) => {
@@ -208,7 +208,7 @@ impl World {
         self.after_node(at);
     }
 
-    /// From now on the lead stays where it is, unless a process of the controller begins anew.
+    /// Freezes the lead, unless a controller process begins again.
     pub(super) fn settle(&mut self) {
         for process in self.processes.values_mut() {
             if let Kind::Controller(controller) = &mut process.kind {
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// Whether the process can go on now; else when.
+    /// True time until which the process is paused; None if it is not.
     pub(super) fn paused(&self, pid: Pid) -> Option<u64> {
         self.processes.get(&pid).map(|p| p.paused_until).filter(|until| *until > self.now)
     }
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Something happens on a node by itself: the runtime replies, the kubelet acts.
+    /// A node acts by itself: the runtime replies, the kubelet acts.
     pub(super) fn node(&mut self, at: usize) {
         self.nodes[at].planned = None;
         for (call, reply) in self.nodes[at].runtime.advance(self.now) {
@@ -303,12 +303,12 @@ impl World {
         self.carry_out_known(pid, out, effect);
     }
 
-    /// A reply that waited for a process to go on.
+    /// Delivers a reply that waited for a paused process.
     pub(super) fn late_reply(&mut self, pid: Pid, at: usize, call: CallId, reply: &runtime::Reply) {
         self.reply(pid, at, call, reply);
     }
 
-    /// What happened on a node is told, and what comes next is planned.
+    /// Reports what happened on a node, and plans what comes next.
     pub(super) fn after_node(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         for deed in node.runtime.take_deeds() {

@@ -1,9 +1,9 @@
-//! What will happen, by time. What happens at the same time happens in the order in which it was planned.
+//! Planned events by time. Events of the same time keep the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A queue of things to happen.
+/// A queue of events.
 #[derive(Debug)]
 pub struct Queue<T> {
     heap: BinaryHeap<Reverse<Planned<T>>>,
@@ -44,18 +44,18 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T> Queue<T> {
-    /// Plans something for a time, in milliseconds.
+    /// Plans an event for a time, in milliseconds.
     pub fn push(&mut self, at: u64, what: T) {
         self.serial += 1;
         self.heap.push(Reverse(Planned { at, serial: self.serial, what }));
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     pub fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(planned)| planned.at)
     }
 
-    /// The next thing, and when.
+    /// Removes the next event; returns it with its time.
     pub fn pop(&mut self) -> Option<(u64, T)> {
         self.heap.pop().map(|Reverse(planned)| (planned.at, planned.what))
     }

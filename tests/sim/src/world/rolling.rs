@@ -1,7 +1,7 @@
-//! Workloads and rollouts in the world: what a workload's controller makes, and what users ask for with an `InPlaceRollout`.
+//! Workloads and rollouts in the world: objects of a workload's controllers, and `InPlaceRollout`s of users.
 //!
-//! Of the native controllers only this is modelled: a Pod that is gone is made anew, under its name by a `StatefulSet` and under
-//! another one by the others. Of the garbage collector: what a rollout has made goes with it. Of the disruption controller: it
+//! Without `native`, native controllers only recreate Pods that are gone: a `StatefulSet` under the same name, others
+//! under another one. The garbage collector only deletes requests of deleted rollouts. The disruption controller only
 //! counts the Pods of a budget.
 
 use http::Request;
@@ -16,13 +16,13 @@ use super::plan::{PodPlan, Schedule, Word};
 use super::{Happening, World};
 use crate::oracle::Writer;
 
-/// Where rollouts are.
+/// Path of rollouts.
 pub const ROLLOUTS: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/inplacerollouts";
-/// What the garbage collector takes to find that an owner is gone.
+/// Milliseconds until the garbage collector finds that an owner is gone.
 const COLLECTS: u64 = 700;
-/// What the disruption controller takes to count Pods that have changed.
+/// Milliseconds until the disruption controller counts changed Pods.
 const COUNTS: u64 = 300;
-/// What stands between the name of a Pod of the plan and the number of the one that was made for it.
+/// Separates the planned name of a Pod from the number of its replacement.
 const ANEW: &str = "-r";
 
 /// A workload. Its Pods are those of the schedule whose names begin with its own and a dash.
@@ -33,7 +33,7 @@ pub struct WorkloadPlan {
     pub kind: Word,
     /// Its name.
     pub name: String,
-    /// `maxUnavailable` of its own strategy: a number, or a share.
+    /// `maxUnavailable` of its own strategy: a number or a percentage.
     pub max_unavailable: Option<Word>,
     /// `spec.updateStrategy.rollingUpdate.partition`.
     pub partition: i64,
@@ -43,9 +43,9 @@ pub struct WorkloadPlan {
     pub budget: Option<i64>,
     /// Its native controllers are modelled, and its Pods are made from its template.
     pub native: bool,
-    /// So many Pods of the schedule are there for a larger number of Pods only.
+    /// Number of planned Pods that exist only after scaling up.
     pub spare: usize,
-    /// Admission releases no workload for the controller: before Kubernetes 1.36.
+    /// Admission carries out no release for the controller, as before Kubernetes 1.36.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_unpark: bool,
 }
@@ -66,7 +66,7 @@ pub struct RolloutPlan {
     pub paused: bool,
     /// `spec.progressDeadlineSeconds`.
     pub progress_deadline: Option<i64>,
-    /// `spec.strategy.maxUnavailable`: a number, or a share.
+    /// `spec.strategy.maxUnavailable`: a number or a percentage.
     pub max_unavailable: Option<Word>,
     /// `spec.strategy.canary.pods`.
     pub canary: Option<i64>,
@@ -102,22 +102,22 @@ fn share(text: &Word) -> Value {
 }
 
 impl WorkloadPlan {
-    /// It has that Pod.
+    /// True if that Pod belongs to the workload.
     pub fn has(&self, pod: &str) -> bool {
         pod.strip_prefix(&*self.name).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// How many of its Pods its own strategy lets be unavailable.
+    /// `maxUnavailable` of its own strategy, if set.
     pub fn most(&self) -> Option<Share> {
         self.max_unavailable.as_ref().and_then(|most| serde_json::from_value(share(most)).ok())
     }
 
-    /// Its controller gives a Pod that it makes anew the name of the one that is gone.
+    /// True if its controller recreates a Pod under the same name.
     pub(super) fn keeps_names(&self) -> bool {
         &*self.kind == "StatefulSet"
     }
 
-    /// Who owns its Pods: kind and name.
+    /// Kind and name of the owner of its Pods.
     fn owner(&self) -> (String, String) {
         match &*self.kind {
             "Deployment" => ("ReplicaSet".to_owned(), format!("{}-5d8f9", self.name)),
@@ -129,7 +129,7 @@ impl WorkloadPlan {
         json!({"matchLabels": {"app": self.name}})
     }
 
-    /// The object, with so many Pods.
+    /// The object, with `pods` Pods.
     pub(super) fn object(&self, pods: usize) -> Value {
         let mut rolling = json!({});
         if let Some(most) = &self.max_unavailable {
@@ -152,7 +152,7 @@ impl WorkloadPlan {
         json!({"metadata": {"name": self.name, "namespace": NAMESPACE}, "spec": spec, "status": status})
     }
 
-    /// The disruption budget for its Pods, before anybody has counted them.
+    /// The disruption budget for its Pods, before the first count.
     fn disruption_budget(&self, least: i64) -> Value {
         json!({
             "metadata": {"name": self.name, "namespace": NAMESPACE, "generation": 1},
@@ -161,7 +161,7 @@ impl WorkloadPlan {
         })
     }
 
-    /// The `ReplicaSet`s of a `Deployment`: that of the template before, which has no Pods, and the present one.
+    /// The `ReplicaSet`s of a `Deployment`: the previous one without Pods, and the present one.
     fn sets(&self, uid: &str, pods: usize) -> [Value; 2] {
         let owner = json!({"apiVersion": "apps/v1", "kind": self.kind, "name": self.name, "uid": uid, "controller": true});
         [(format!("{}-57bcd", self.name), 0), (self.owner().1, pods)].map(|(name, pods)| {
@@ -209,7 +209,7 @@ impl RolloutPlan {
 }
 
 impl Schedule {
-    /// The place in the plan of the Pod of that name, or of the one that it was made for.
+    /// Index in the plan of the Pod of that name, or of the Pod that it replaces.
     pub fn pod_at(&self, name: &str) -> Option<usize> {
         let first = name.rsplit_once(ANEW).filter(|(_, n)| n.parse::<u32>().is_ok()).map(|(first, _)| first);
         self.pods.iter().position(|pod| pod.name == name || Some(&*pod.name) == first)
@@ -220,7 +220,7 @@ impl Schedule {
         self.pod_at(name).map(|at| &self.pods[at])
     }
 
-    /// How many Pods the workload is to have.
+    /// Number of planned Pods of the workload, with the spare ones.
     pub fn members(&self) -> usize {
         let of = |workload: &WorkloadPlan| self.pods.iter().filter(|pod| workload.has(&pod.name)).count();
         self.workload.as_ref().map_or(0, of)
@@ -228,7 +228,7 @@ impl Schedule {
 }
 
 impl World {
-    /// The workload, as its controllers have left it.
+    /// Creates the workload and the objects of its controllers.
     pub(super) fn make_workload(&mut self) {
         let (wall, pods) = (self.server_wall(), self.schedule.members());
         let Some(workload) = self.schedule.workload.clone() else { return };
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Its labels, which others may have too, and its owner.
+    /// Gives a Pod the workload's label and, if it belongs to the workload, its owner.
     pub(super) fn adopt(&self, pod: &mut Value) {
         let Some(workload) = &self.schedule.workload else { return };
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -261,7 +261,7 @@ impl World {
             "uid": object["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}]);
     }
 
-    /// The name of the Pod that is made for one of the plan that is gone; nothing while that is there.
+    /// Name for the replacement of a planned Pod; None while the Pod exists.
     pub(super) fn name_anew(&mut self, at: usize) -> Option<String> {
         let name = &self.schedule.pods[at].name;
         let of = |pod: &Value| {
@@ -290,7 +290,7 @@ impl World {
         self.ask_as_user(&request.body(body).unwrap());
     }
 
-    /// Deletes the requests of a rollout that have failed, so that their Pods are tried again.
+    /// Deletes the failed requests of a rollout, so that their Pods are tried again.
     pub(super) fn retry_rollout(&mut self, name: &str) {
         let failed = |request: &Value| {
             let conditions = request["status"]["conditions"].as_array().into_iter().flatten();
@@ -299,7 +299,7 @@ impl World {
         self.delete_children(Writer::User, |owner, request| owner["name"] == *name && failed(request));
     }
 
-    /// The disruption controller has its turn where Pods may have changed.
+    /// Plans a turn of the disruption controller after Pods may have changed.
     pub(super) fn plan_count(&mut self) {
         if self.schedule.workload.as_ref().is_some_and(|workload| workload.budget.is_some()) {
             self.queue.push(self.now + COUNTS, Happening::Count);
@@ -326,14 +326,14 @@ impl World {
         });
     }
 
-    /// The garbage collector has its turn where an owner may be gone.
+    /// Plans a turn of the garbage collector after an owner may be gone.
     pub(super) fn plan_collection(&mut self) {
         if self.schedule.workload.is_some() {
             self.queue.push(self.now + COLLECTS, Happening::Orphans);
         }
     }
 
-    /// Deletes what rollouts have made that are gone.
+    /// Deletes requests whose rollouts are gone.
     pub(super) fn collect_orphans(&mut self) {
         let there: Vec<Value> =
             self.server.objects("InPlaceRollout").map(|r| r["metadata"]["uid"].clone()).collect();

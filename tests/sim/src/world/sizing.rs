@@ -1,5 +1,5 @@
-//! Sizes of Pods in the world: what users ask for with a `PodResize`, what others do to the same Pods, and what admission
-//! and nodes have room for.
+//! Sizes of Pods in the world: `PodResize`s of users, changes by other clients, and the room that admission and nodes
+//! have.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::oracle::Writer;
 use crate::server::Server;
 use crate::server::admission::{Admission, Operation, Refusal, Review};
 
-/// Where resizes are.
+/// Path of resizes.
 pub const RESIZES: &str = "/apis/pitstop.dev/v1alpha1/namespaces/shop/podresizes";
 
 /// Amounts by resource, as users write them.
@@ -31,7 +31,7 @@ pub struct Size {
     pub requests: Amounts,
     /// `resources.limits`.
     pub limits: Amounts,
-    /// Resources whose change restarts it.
+    /// Resources whose change restarts the container.
     pub restarts: Vec<Word>,
 }
 
@@ -47,22 +47,22 @@ impl Size {
     }
 }
 
-/// Requests and limits; a list that says nothing is not there.
+/// Requests and limits; an empty list is left out.
 fn lists(requests: &Amounts, limits: &Amounts) -> Value {
     let named = [("requests", requests), ("limits", limits)];
     let said = named.into_iter().filter(|(_, amounts)| !amounts.is_empty());
     said.map(|(list, amounts)| (list.to_owned(), json!(amounts))).collect::<Map<_, _>>().into()
 }
 
-/// What there is room for. Absent: for anything.
+/// Room for resizes. None: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Room {
     /// Millicores that each node has for Pods.
     pub millicores: Option<i64>,
-    /// Millicores that all Pods of the namespace may ask for together.
+    /// Millicores that all Pods of the namespace may request together.
     pub quota: Option<i64>,
-    /// Kubelets find out that a Pod is larger than its node (before Kubernetes 1.36), not admission.
+    /// Kubelets, not admission, refuse a Pod that is larger than its node (before Kubernetes 1.36).
     pub kubelets_judge: bool,
     /// Nodes whose kubelet does not resize, so that their daemons do.
     pub fixed: Vec<usize>,
@@ -78,7 +78,7 @@ pub struct ResizePlan {
     pub name: String,
     /// `spec.podRef.name`.
     pub pod: String,
-    /// `spec.podRef.uid` is that of the Pod that is there.
+    /// `spec.podRef.uid` is set to that of the existing Pod.
     pub pinned: bool,
     /// `spec.containers`: name, requests and limits.
     pub containers: Vec<(Word, Amounts, Amounts)>,
@@ -94,7 +94,7 @@ pub struct ResizePlan {
     pub ttl: Option<i32>,
     /// `spec.dryRun`.
     pub dry_run: bool,
-    /// Somebody's finalizer keeps it.
+    /// Another client's finalizer keeps it.
     #[serde(default)]
     pub kept: bool,
     /// `spec.mechanism`.
@@ -103,7 +103,7 @@ pub struct ResizePlan {
 }
 
 impl ResizePlan {
-    /// Its creation; `uid` is that of the Pod that is there.
+    /// The request that creates it; `uid` is that of the existing Pod.
     fn create(&self, uid: Option<&str>) -> HttpRequest {
         let containers: Vec<Value> = self
             .containers
@@ -160,7 +160,7 @@ impl World {
         self.ask(Writer::User, &request);
     }
 
-    /// `kubectl patch --subresource resize`, by somebody else.
+    /// `kubectl patch --subresource resize` by another client.
     pub(super) fn set_size(&mut self, pod: &str, container: &str, requests: &Amounts, limits: &Amounts) {
         let find = |list: &str| {
             let pod = self.server.object("Pod", NAMESPACE, pod)?;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// A container uses so many mebibytes for a moment, and is killed where it may not.
+    /// A container uses that many mebibytes for a moment; beyond its limit it is killed.
     pub(super) fn bloat(&mut self, pod: &str, container: &str, mebibytes: i64) {
         let now = self.now;
         for at in 0..self.nodes.len() {
@@ -207,8 +207,8 @@ impl World {
     }
 }
 
-/// What admission of the API server refuses of a new size: a `ResourceQuota`, and from Kubernetes 1.36 on what a node
-/// can never have (`PodResizeValidator`).
+/// Admission of the API server: refuses sizes above a `ResourceQuota` and, from Kubernetes 1.36 on, above the node's
+/// capacity (`PodResizeValidator`).
 #[derive(Debug)]
 pub struct Limits(pub Room);
 
@@ -240,7 +240,7 @@ impl Admission for Limits {
     }
 }
 
-/// Millicores that a Pod asks for.
+/// CPU request of a Pod, in millicores.
 fn requested(pod: &Value) -> i64 {
     let containers =
         ["containers", "initContainers"].into_iter().filter_map(|list| pod["spec"][list].as_array());

@@ -1,7 +1,7 @@
-//! Versions side by side: what the next version of a side might add to what it writes, made of this one.
+//! Versions side by side: additions that the next version of a program might write, made from this version.
 //!
-//! Where a side is mixed, every second of its processes is of the next version. The next version of the CRD is there
-//! before both: it lets `later` be a member of orders and answers, and [`LATER`] be a reason.
+//! In a mixed program, every second process is of the next version. The next version of the CRD is installed before: it
+//! allows the field `later` in orders and answers, and [`LATER`] as a reason.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub const LATER: &str = "Later";
 /// A controller of the next version.
 #[derive(Debug, Default)]
 pub struct NextController {
-    /// Orders that stood in a book: no version changes them.
+    /// IDs of orders that stood in a book: no version changes such orders.
     seen: BTreeSet<String>,
 }
 
@@ -25,7 +25,7 @@ impl NextController {
         self.seen.extend(orders.filter_map(|order| order["id"].as_str()).map(str::to_owned));
     }
 
-    /// New orders say more than this version knows.
+    /// Adds fields to new orders that this version does not know.
     pub fn sends(&self, request: &mut HttpRequest) {
         if !request.uri().path().contains("/nodeworks") {
             return;
@@ -46,7 +46,7 @@ impl NextController {
     }
 }
 
-/// What a daemon of the next version writes: answers say more, and a plain `Done` has a reason.
+/// Adds what a daemon of the next version writes: more fields in answers, and a reason for a plain `Done`.
 pub fn daemon_sends(request: &mut HttpRequest) {
     change(request, |body| {
         for answer in body.pointer_mut("/status/answers").and_then(Value::as_array_mut).into_iter().flatten()
@@ -59,7 +59,7 @@ pub fn daemon_sends(request: &mut HttpRequest) {
     });
 }
 
-/// What it makes of that when it reads it again.
+/// Removes that reason, as such a daemon does when it reads it again.
 pub fn daemon_reads(book: &mut Value) {
     for answer in book.pointer_mut("/status/answers").and_then(Value::as_array_mut).into_iter().flatten() {
         if answer["reason"] == LATER {

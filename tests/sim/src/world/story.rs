@@ -1,4 +1,4 @@
-//! What a schedule did: a hash of all decisions, and lines to read when somebody wants them.
+//! What a run did: a hash of all decisions and, on demand, readable lines.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -18,7 +18,7 @@ pub struct Story {
 }
 
 impl Story {
-    /// Nothing yet; lines are kept only when `telling`.
+    /// An empty record; lines are kept only when `telling`.
     pub fn new(telling: bool) -> Self {
         Self { telling, ..Self::default() }
     }
@@ -29,7 +29,7 @@ impl Story {
         self.line(now, who, what);
     }
 
-    /// Something else worth reading.
+    /// A line that is not part of the hash.
     pub fn tell(&mut self, now: u64, who: &str, what: impl FnOnce() -> String) {
         if self.telling {
             self.line(now, who, &what());
@@ -48,7 +48,7 @@ impl Story {
     }
 }
 
-/// An action as text, without the wall times in it: clocks of machines may be wrong, decisions may not depend on them.
+/// An action as text without wall times: clocks of machines may be wrong, and decisions may not depend on them.
 pub fn told(action: &Action) -> String {
     let mut action = action.clone();
     match &mut action {

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it passes.
+//! Faults, and how they end.
 
 use serde_json::Value;
 
@@ -9,50 +9,50 @@ use crate::node::keys;
 use crate::node::runtime::{Code, Method};
 use crate::oracle::Writer;
 
-/// Troubles of the API server and the network that last.
+/// Lasting faults of the API server and the network. Times are true time.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
-    /// The API server answers nobody until then.
+    /// The API server is down until then.
     pub(super) down_until: u64,
-    /// It answers slowly until then.
+    /// The API server answers slowly until then.
     pub(super) slow_until: u64,
-    /// Of so many in a hundred requests the answer is lost.
+    /// Percentage of requests whose answer is lost.
     pub(super) losing_percent: u64,
-    /// Until then.
+    /// End of the lost answers.
     pub(super) losing_until: u64,
     /// pitstop's requests are refused with this code.
     pub(super) refusing: u16,
-    /// Until then.
+    /// End of the refusals.
     pub(super) refusing_until: u64,
 }
 
-/// Something gets well again.
+/// A later part of a fault, mostly its end.
 #[derive(Clone, Debug)]
 pub(super) enum Heal {
-    /// A process that is one too many ends.
+    /// A surplus process ends.
     End(Pid),
     /// A node boots.
     Boot(usize),
     /// A kubelet's process begins.
     Kubelet(usize),
-    /// The node lifecycle controller notices that nobody hears of a node.
+    /// The node lifecycle controller notices that a node is lost.
     Lost(usize),
-    /// A node's kubelet is heard again.
+    /// A lost node's kubelet is connected again.
     Found(usize),
     /// A runtime's process begins.
     Runtime(usize),
-    /// A controller's watches that lost events learn of it.
+    /// A controller's watches that lost events list again.
     Watches(usize),
-    /// What belonged to a node is collected.
+    /// The garbage of a removed node is collected: its book and Pods.
     Collect(usize),
-    /// Everything is touched once.
+    /// Every object is touched once.
     Touch,
 }
 
-/// What the node lifecycle controller takes to notice that nobody hears of a node; it is 40 s or more on a real cluster.
+/// Milliseconds until the node lifecycle controller notices a lost node; 40 s or more on a real cluster.
 pub(crate) const NOTICED: u64 = 2_000;
 
-/// How long a fault lasts.
+/// Duration of a fault, in milliseconds.
 pub(crate) fn lasts(fault: &Fault) -> u64 {
     match fault {
         Fault::KillController(_, ms)
@@ -194,7 +194,8 @@ impl World {
                 let snapshot =
                     self.snapshots.iter().rev().find(|(at, _)| *at <= then).map(|(_, s)| s.clone());
                 if let Some(snapshot) = &snapshot {
-                    // As Kubernetes' documentation asks for: without the bump, nobody's caches would notice.
+                    // Kubernetes' documentation asks for this bump of versions: without it, no client's cache notices
+                    // the restore.
                     self.server.restore(snapshot, 1_000_000);
                     self.cut_all();
                     self.oracle.restored(self.now, &self.server);
@@ -238,7 +239,7 @@ impl World {
             Heal::Boot(at) => {
                 let now = self.now;
                 let node = &mut self.nodes[at];
-                // Of reboots that overlap the last one counts.
+                // If reboots overlap, the last one counts.
                 if node.up_at.take_if(|up| *up == now).is_none() {
                     return;
                 }
@@ -296,7 +297,7 @@ impl World {
         self.after_node(at);
     }
 
-    /// `MarkPodsNotReady` of `pkg/controller/util/node`, Kubernetes 1.36: of `Ready` the status changes, and nothing else.
+    /// `MarkPodsNotReady` of `pkg/controller/util/node`, Kubernetes 1.36: only the status of `Ready` changes.
     fn lose(&mut self, at: usize) {
         if self.now >= self.nodes[at].lost_until || self.nodes[at].removed {
             return;

@@ -1,4 +1,4 @@
-//! What users and other programs of the cluster do.
+//! Steps of users and other programs of the cluster.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::plan::Step;
 use super::{World, imaging, objects, others, rolling, sizing};
 use crate::oracle::Writer;
 
-/// Key of another writer's hold, in the list that all writers of a readiness condition share.
+/// User agent of another writer's hold, in the list that all writers of a readiness condition share.
 const OTHER: &str = "other";
 
 impl World {
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// What concerns images.
+    /// Steps that concern images.
     fn update_step(&mut self, step: Step) {
         match step {
             Step::Update(plan) => self.create_update(&plan),
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// What concerns rollouts.
+    /// Steps that concern rollouts.
     fn rollout_step(&mut self, step: Step) {
         match step {
             Step::Rollout(plan) => self.create_rollout(&plan),
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// A Pod is created, and bound to its node.
+    /// Creates a Pod, bound to its node.
     pub(super) fn make_pod(&mut self, at: usize, name: &str) {
         let mut pod = objects::pod(&self.schedule.pods[at], name);
         self.adopt(&mut pod);
@@ -137,7 +137,7 @@ impl World {
         assert!(response.status().is_success(), "{}", response.body());
     }
 
-    /// A controlled Pod is made anew.
+    /// Recreates a controlled Pod.
     pub(super) fn replace(&mut self, at: usize) {
         if self.nodes[self.schedule.pods[at].node].removed {
             return;
@@ -148,7 +148,7 @@ impl World {
     }
 }
 
-/// Takes or gives up a hold on every gate of the kinds that writers share.
+/// Adds or removes the other writer's hold on every gate that writers share.
 fn meddle(pod: &mut Value) {
     let conditions = pod.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {

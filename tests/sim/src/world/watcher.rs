@@ -1,6 +1,5 @@
-//! The watch of one process on one kind, as `kube::runtime::watcher` does it: a streaming list, then changes; after a
-//! break it goes on from the last version, after 410 it lists anew. What it hands on is what [`pitstop_kit`'s] watch
-//! hands on.
+//! The watch of one process on one kind, as in `kube::runtime::watcher`: a streaming list, then changes. After a break
+//! it resumes from the last version; after 410 it lists again. It delivers what [`pitstop_kit`'s] watch delivers.
 //!
 //! [`pitstop_kit`'s]: https://docs.rs/kube/latest/kube/runtime/fn.watcher.html
 
@@ -12,17 +11,17 @@ use serde_json::Value;
 
 use crate::server::{self, Server};
 
-/// Where a watch stands.
+/// State of a watch.
 #[derive(Debug, Default)]
 enum State {
     /// No connection; lists when it gets one.
     #[default]
     Empty,
-    /// No connection; goes on from that version when it gets one.
+    /// No connection; resumes from that version when it gets one.
     Resume(String),
-    /// The list comes in.
+    /// Receives the list.
     Listing,
-    /// Changes come in; the last version seen.
+    /// Receives changes; the last version seen.
     Following(String),
 }
 
@@ -39,16 +38,16 @@ pub struct Watcher {
     pub planned: bool,
     /// Nothing is delivered before that time.
     pub held_until: u64,
-    /// The next list or connection is served by a server whose cache is so many versions behind.
+    /// The next list or connection is served by a server whose cache is that many versions behind.
     pub stale_by: u64,
-    /// So many changes are told twice.
+    /// Number of further changes to deliver twice.
     pub repeats: u32,
-    /// Changes are lost, until it begins anew.
+    /// Changes are lost until it lists again.
     pub losing: bool,
 }
 
 impl Watcher {
-    /// One for all objects of a path, or those that a field selector names, or that have a label.
+    /// A watch of all objects of a path, or of those that a field or label selector matches.
     pub fn new(path: &'static str, selector: impl Into<String>) -> Self {
         Self {
             path,
@@ -65,7 +64,7 @@ impl Watcher {
         }
     }
 
-    /// Tells a list in parts of so many objects.
+    /// Delivers a list in parts of `most` objects.
     #[must_use]
     pub fn in_parts_of(mut self, most: usize) -> Self {
         self.parts = Parts::of(most);
@@ -77,7 +76,7 @@ impl Watcher {
         self.stream.is_some()
     }
 
-    /// Whether there is something to deliver.
+    /// Whether `deliver` has anything to do.
     pub fn ready(&self, server: &Server) -> bool {
         self.stream.as_ref().is_some_and(|s| server.is_ready(s) || s.is_closed())
     }
@@ -91,8 +90,8 @@ impl Watcher {
         };
     }
 
-    /// Milliseconds until the next try to connect: none for the first list. kube's back-off is random as well; here
-    /// the caller jitters.
+    /// Milliseconds until the next try to connect; 0 for the first list. kube's back-off is random; here the caller
+    /// adds jitter.
     pub fn backoff(&mut self) -> u64 {
         let first = self.failures == 0 && matches!(self.state, State::Empty);
         self.failures = (self.failures + 1).min(6);
@@ -129,14 +128,14 @@ impl Watcher {
         self.stream = Some(opened.expect("a watch that production asks for is served"));
     }
 
-    /// What has come, in order; empties the stream. A broken stream is dropped: [`Watcher::connected`] tells.
+    /// Takes all waiting events, in order. Drops a broken stream: see [`Watcher::connected`].
     pub fn deliver(&mut self, server: &Server) -> Vec<Watch<Arc<Value>>> {
         let Some(stream) = &mut self.stream else { return Vec::new() };
         let mut events = Vec::new();
         for server::Event { what, object } in server.events(stream) {
             match what {
                 "ERROR" => {
-                    // kube lists anew after 410, whatever came before.
+                    // kube lists again after 410, whatever came before.
                     self.state = State::Empty;
                     self.stream = None;
                     return events;
@@ -183,7 +182,7 @@ fn version(object: &Value) -> String {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The same for what a process makes of the objects; what cannot be read is left out.
+/// Converts the objects of an event.
 pub fn convert<T>(event: Watch<Arc<Value>>, read: impl Fn(&Value) -> T) -> Watch<T> {
     match event {
         Watch::Listed(Part { objects, first, last }) => {
@@ -195,7 +194,7 @@ pub fn convert<T>(event: Watch<Arc<Value>>, read: impl Fn(&Value) -> T) -> Watch
 }
 
 impl Watcher {
-    /// What it knew is forgotten: it begins anew, at once.
+    /// Forgets its state, so that it lists again at once.
     pub fn forget(&mut self) {
         self.stream = None;
         self.state = State::Empty;

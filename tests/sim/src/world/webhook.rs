@@ -1,4 +1,4 @@
-//! pitstop's own webhook in the model API server: the production rules, asked as `controller/src/admission` asks them.
+//! pitstop's own webhook in the model API server: the production rules, called as in `controller/src/admission`.
 
 use pitstop_controller_core::ObjectKey;
 use pitstop_controller_core::image::ImageUpdate;
@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::server::Server;
 use crate::server::admission::{Admission, Operation, Refusal, Review};
 
-/// Header of requests that the webhook is not asked about, since it is away; its policy is to let them pass.
+/// Header of requests for which the webhook is down; its failure policy lets them pass.
 pub const UNASKED: &str = "x-webhook-away";
-/// Header that names who sends a request.
+/// Header that names the sender of a request.
 pub const FROM: &str = "x-from";
 
 /// The webhook.

@@ -7,14 +7,14 @@ use super::effect::Writing;
 use super::processes::{Kind, Pid, Process, Role};
 use super::{Happening, World};
 
-/// How long a call of a runtime that hangs is waited for, as in `cri-proto/src/deadlines.rs`.
+/// Deadline of a call to a runtime that hangs, in milliseconds, as in `cri-proto/src/deadlines.rs`.
 const PATIENCE: u64 = 10_000;
 
 impl World {
     pub(super) fn write(&mut self, pid: Pid, writing: &Writing, effect: Option<usize>) {
         let Some(Process { role: Role::Daemon(at), name, .. }) = self.processes.get(&pid) else { return };
         let (now, name, node) = (self.now, name.clone(), &mut self.nodes[*at]);
-        // The Pod's group is a matter of files, a container's one of the runtime.
+        // A daemon writes files for a Pod's group, and calls the runtime for a container's.
         let called = matches!(writing.write, Write::Container { .. });
         let (result, wait) = if called && !node.runtime.answers(now) {
             let failure = CallFailure { retry: true, message: "the runtime does not answer".to_owned() };

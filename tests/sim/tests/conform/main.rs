@@ -1,4 +1,4 @@
-//! What the models alone can say about the conformance scripts; the real ones answer in `tests/e2e`.
+//! Tests of the conformance scripts on the models alone; `tests/e2e` runs them on the real programs.
 #![cfg(test)]
 #![allow(
     clippy::unwrap_used,

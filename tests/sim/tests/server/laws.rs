@@ -107,7 +107,7 @@ fn an_older_etcd_brings_back_what_was_and_forgets_the_rest() {
     let again = map(&mut server, "y");
     assert_eq!(version(&again), version(&y), "versions repeat");
     assert_ne!(again["metadata"]["uid"], y["metadata"]["uid"], "UIDs do not");
-    // A client from before does not see what happens below its version.
+    // A client from before the restore does not see what happens below its version.
     let mut old = open(&mut server, &format!("{MAPS}?watch=true&resourceVersion={}", version(&y) + 1));
     map(&mut server, "z");
     assert_eq!(server.poll(&mut old), Vec::<Value>::new());

@@ -1,4 +1,4 @@
-//! The model of the API server: laws that scripts cannot tell.
+//! The model of the API server: laws that scripts cannot express.
 #![cfg(test)]
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! Scripts from seeds.
 //!
-//! One script is about one kind and three names. What an earlier step answered is used by later ones: stale and fresh
+//! A script uses one kind and three names. Later steps use the answers of earlier steps: stale and fresh
 //! versions, right and wrong UIDs.
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::Script;
 use super::script::Step;
 use crate::rng::Rng;
 
-/// Kinds that scripts are about; Pods are bound to a node that is not there.
+/// Kinds that scripts use. Pods are bound to a node that does not exist.
 const KINDS: [&str; 5] = ["cm", "lease", "pod", "crr", "nw"];
 /// A UID that no object has.
 const WRONG: &str = "11111111-2222-3333-4444-555555555555";
@@ -41,7 +41,7 @@ pub(super) fn script(seed: u64) -> Script {
     maker.script
 }
 
-/// What keeps lists to the script's own objects, where a namespace does not or holds others.
+/// Query that limits lists to the script's own objects, where the namespace does not.
 fn own(kind: &str) -> String {
     match kind {
         "cm" | "nw" => "labelSelector=of%3D{id}o".to_owned(),
@@ -52,7 +52,7 @@ fn own(kind: &str) -> String {
 struct Maker {
     rng: Rng,
     kind: &'static str,
-    /// Steps whose answers are objects, if all went well, with their names.
+    /// Steps that answer with an object if they succeed, and the object's name.
     made: Vec<(usize, &'static str)>,
     script: Script,
 }
@@ -66,7 +66,7 @@ impl Maker {
         self.rng.pick(&["a", "a", "a", "a", "b", "b", "c"]).unwrap()
     }
 
-    /// The name as objects without a namespace have it, too.
+    /// Full object name: cluster-scoped objects get the place's prefix.
     fn full(&self, name: &str) -> String {
         if self.kind == "nw" { format!("{{id}}{name}") } else { name.to_owned() }
     }
@@ -75,7 +75,7 @@ impl Maker {
         format!("{}/{}", self.kind, self.full(name))
     }
 
-    /// Has a step whose answer is an object of that name.
+    /// Records that the last step answers with an object of this name.
     fn wrote(&mut self, name: &'static str) {
         self.made.push((self.script.steps.len() - 1, name));
     }
@@ -83,7 +83,7 @@ impl Maker {
     fn known(&mut self, name: &str) -> Option<usize> {
         let steps: Vec<usize> =
             self.made.iter().filter(|(_, of)| *of == name).map(|(step, _)| *step).collect();
-        // Mostly the latest.
+        // Mostly the latest step.
         if self.rng.one_in(3) { self.rng.pick(&steps) } else { steps.last().copied() }
     }
 
@@ -129,7 +129,7 @@ impl Maker {
         metadata
     }
 
-    /// A whole object, now and then a wrong one.
+    /// A whole object, sometimes an invalid one.
     fn object(&mut self, name: &str) -> Value {
         let mut object = match self.kind {
             "cm" => {
@@ -181,7 +181,7 @@ impl Maker {
         Value::Array(orders)
     }
 
-    /// What a change of the spec or data may be.
+    /// A random change of the spec or data.
     fn change(&mut self) -> Value {
         match self.kind {
             "cm" => match self.rng.below(3) {
@@ -210,7 +210,7 @@ impl Maker {
         }
     }
 
-    /// What is wanted of a status.
+    /// A random status.
     fn new_status(&mut self) -> Value {
         match self.kind {
             "pod" => match self.rng.below(3) {
@@ -233,7 +233,7 @@ impl Maker {
         }
     }
 
-    /// A version or UID that a patch names.
+    /// A version or UID for a patch to name as its precondition, or nothing.
     fn reliance(&mut self, name: &str) -> Value {
         let Some(step) = self.known(name) else { return json!({}) };
         match self.rng.below(6) {
@@ -383,7 +383,7 @@ impl Maker {
         let more = match self.rng.below(5) {
             0 if query.is_empty() => "labelSelector=x%3D1".to_owned(),
             1 => format!("fieldSelector=metadata.name%3D{}", self.full("a")),
-            // Maps of the cluster's own come to every namespace in their time.
+            // The cluster creates ConfigMaps of its own in every namespace, at any time.
             2 if kind != "cm" => "limit=1".to_owned(),
             3 => match self.known("a") {
                 Some(step) => {
@@ -408,13 +408,13 @@ impl Maker {
         self.step(|script| script.list(kind, &query));
     }
 
-    /// The cache is behind until a read has waited for it.
+    /// Waits for the cache with a read: until then the cache may be stale.
     fn fresh(&mut self, query: &str) {
         let kind = self.kind;
         self.step(|script| script.list(kind, query));
     }
 
-    /// Objects without a namespace do not go with one.
+    /// Deletes cluster-scoped objects, which the deletion of a namespace leaves.
     fn clean_up(&mut self) {
         if self.kind == "nw" {
             for name in ["a", "b", "c"] {

@@ -1,8 +1,8 @@
-//! Scripts of API requests, for the model of the API server and for the real one.
+//! Scripts of API requests, for the model of the API server and for a real API server.
 //!
-//! A [`Script`] is a list of requests that may use what earlier answers held. [`run`] sends it to a [`Target`] and gives
-//! back the answers in a form in which those of two servers can be compared: versions, UIDs and generated names are
-//! replaced by tokens in the order in which they appear, times by one token.
+//! A [`Script`] is a list of requests that may use parts of earlier answers. [`run`] sends it to a [`Target`]
+//! and returns the answers in a form that can be compared between servers. Tokens replace versions, UIDs and
+//! generated names, in order of appearance; one token replaces all times.
 
 mod fixed;
 mod generate;
@@ -28,29 +28,29 @@ pub fn scripts() -> Vec<Script> {
     all
 }
 
-/// What scripts are sent to.
+/// The server that runs a script.
 pub trait Target {
     /// Sends a request and waits for the answer.
     fn send(&mut self, request: Request<Vec<u8>>) -> Response<Value>;
 
-    /// Opens a watch; its number, or the refusal.
+    /// Opens a watch; returns its number, or the refusal.
     fn watch(&mut self, request: Request<Vec<u8>>) -> Result<usize, Response<Value>>;
 
-    /// All events of a watch since it was opened or asked last. `expected` is how many there are, when the caller knows:
-    /// a real server needs time to send them.
+    /// All events of a watch since its opening or the last call. `expected` is their number, if the caller
+    /// knows it: a real server needs time to send them.
     fn events(&mut self, watch: usize, expected: usize) -> Vec<Value>;
 }
 
-/// Where a run of a script takes place. No two runs may share one.
+/// Where a script runs. No two runs may share a place.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The namespace, which is there.
+    /// The namespace; it exists.
     pub namespace: String,
-    /// What names of objects without a namespace begin with.
+    /// Prefix of the names of cluster-scoped objects.
     pub id: String,
 }
 
-/// Runs a script; one value per step. `expected` holds how many events each step gets, where that is known.
+/// Runs a script; returns one value per step. `expected` holds the number of events of each step, if known.
 pub fn run(script: &Script, place: &Place, target: &mut dyn Target, expected: &[usize]) -> Vec<Value> {
     let mut answers: Vec<Value> = Vec::new();
     let mut watches: Vec<Option<usize>> = Vec::new();
@@ -86,12 +86,12 @@ pub fn run(script: &Script, place: &Place, target: &mut dyn Target, expected: &[
     results
 }
 
-/// How many events each step of a result holds, as [`run`] takes it.
+/// The number of events in each step of a result, as input for [`run`].
 pub fn expected(results: &[Value]) -> Vec<usize> {
     results.iter().map(|result| result.as_array().map_or(0, Vec::len)).collect()
 }
 
-/// What differs between two results of a script, step by step; nothing when they are equal.
+/// Differences between two results of a script, step by step; empty if they are equal.
 pub fn differences(script: &Script, model: &[Value], real: &[Value]) -> Vec<String> {
     let mut all = Vec::new();
     for (index, step) in script.steps.iter().enumerate() {

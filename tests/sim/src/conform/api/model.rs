@@ -16,7 +16,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A fresh one for a run at a place.
+    /// A fresh model for a run at a place.
     pub fn new(place: &Place) -> Self {
         let wall = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let mut server = Server::new();

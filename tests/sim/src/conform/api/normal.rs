@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::Place;
 use super::script::Draft;
 
-/// Gives tokens to what differs from server to server.
+/// Replaces by tokens the values that differ between servers.
 #[derive(Debug)]
 pub(super) struct Normal {
     place: Place,
@@ -19,7 +19,7 @@ impl Normal {
         Self { place: place.clone(), tokens: BTreeMap::new() }
     }
 
-    /// One answer.
+    /// Normal form of an answer.
     pub(super) fn answer(&mut self, request: &Draft, code: u16, body: &Value) -> Value {
         if body["kind"] == "Status" || !body.is_object() {
             return json!({ "code": code, "status": self.status(body) });
@@ -29,7 +29,7 @@ impl Normal {
             let metadata = object["metadata"].as_object_mut().unwrap();
             metadata.insert("resourceVersion".to_owned(), "list".into());
             match metadata.get("continue").and_then(Value::as_str) {
-                // Objects of nobody's namespace that are not selected count: other scripts' and the cluster's own.
+                // Unselected cluster-scoped objects of other scripts and of the cluster count, too.
                 Some(_) if request.target == "nw" && request.query.contains("labelSelector=") => {
                     metadata.remove("continue");
                     metadata.remove("remainingItemCount");
@@ -48,7 +48,7 @@ impl Normal {
         json!({ "code": code, "object": object })
     }
 
-    /// The events of a watch.
+    /// Normal form of the events of a watch.
     pub(super) fn events(&mut self, events: &[Value]) -> Value {
         let seen = events.iter().filter(|event| !is_idle(event)).map(|event| {
             let what = event["type"].as_str().unwrap_or_default();
@@ -68,7 +68,7 @@ impl Normal {
         Value::Array(seen.collect())
     }
 
-    /// Of a `Status`: what programs read.
+    /// The fields of a `Status` that programs read.
     fn status(&self, body: &Value) -> Value {
         let mut status = Map::new();
         for field in ["status", "reason", "code"] {
@@ -99,7 +99,7 @@ impl Normal {
                     _ => {}
                 }
             }
-            // The model does not know who owns which field.
+            // The model has no field managers.
             metadata.remove("managedFields");
         }
         if built_in {
@@ -114,7 +114,7 @@ impl Normal {
         self.tokens.entry(key).or_insert_with(|| format!("{what}-{}", known + 1)).clone().into()
     }
 
-    /// Takes the place out of all texts and keys.
+    /// Replaces the place in all texts and keys.
     fn places(&self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.place(text),
@@ -130,7 +130,7 @@ impl Normal {
         }
     }
 
-    /// Without the place, and without the UIDs that are known.
+    /// Replaces the place and the known UIDs in a text.
     fn place(&self, text: &str) -> String {
         let mut text = text.replace(&self.place.id, "{id}").replace(&self.place.namespace, "{ns}");
         for (key, token) in &self.tokens {
@@ -142,7 +142,7 @@ impl Normal {
     }
 }
 
-/// Whether an event is a bookmark of a quiet moment, which comes when it comes.
+/// Whether an event is a periodic bookmark, which may come at any time.
 pub fn is_idle(event: &Value) -> bool {
     event["type"] == "BOOKMARK" && event["object"]["metadata"]["annotations"].is_null()
 }
@@ -158,7 +158,7 @@ fn short(object: &Value) -> &'static str {
     }
 }
 
-/// Built-in kinds show some empty fields and leave out others.
+/// Drops empty fields: built-in kinds show some and omit others.
 fn without_nothing(value: &mut Value) {
     match value {
         Value::Object(map) => map.retain(|_, value| {
@@ -176,7 +176,7 @@ fn without_nothing(value: &mut Value) {
     }
 }
 
-/// Where two values differ first.
+/// The path of the first difference between two values, and both values.
 pub(super) fn first_difference(a: &Value, b: &Value) -> String {
     match (a, b) {
         (Value::Object(x), Value::Object(y)) => {

@@ -1,4 +1,4 @@
-//! Scripts and how they are written down.
+//! Scripts and their notation.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use super::Place;
 /// A list of requests.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it is about, or its seed.
+    /// Subject, or seed.
     pub name: String,
-    /// What is done, one after another.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -22,22 +22,22 @@ pub struct Script {
 pub enum Step {
     /// A request with an answer.
     Send(Draft),
-    /// A watch that is opened; watches count from 0.
+    /// A watch to open; watches count from 0.
     Watch(Draft),
     /// All events of a watch so far.
     Events(usize),
 }
 
-/// A request with gaps: `{ns}` and `{id}` stand for the place, `{3:/metadata/uid}` for a part of the answer to step 3
-/// (`{3:/metadata/resourceVersion+5}` for a number that is larger).
+/// A request with placeholders. `{ns}` and `{id}` stand for the place, `{3:/metadata/uid}` for a part of the
+/// answer to step 3 (`{3:/metadata/resourceVersion+5}` for a larger number).
 #[derive(Clone, Debug)]
 pub struct Draft {
     /// The verb.
     pub method: &'static str,
-    /// `pod/a/status`: a short name of a kind, and a name and subresource where there are some. After `all:` in no
-    /// namespace, after `none:` in one that is not there.
+    /// `pod/a/status`: short name of a kind, then optional name and subresource. Prefix `all:` means no
+    /// namespace, prefix `none:` a namespace that does not exist.
     pub target: String,
-    /// What comes after the question mark.
+    /// The query string, without question mark.
     pub query: String,
     /// Media type of the body.
     pub content_type: &'static str,
@@ -52,9 +52,9 @@ pub struct Draft {
 pub enum Body {
     /// None.
     Empty,
-    /// This, with its gaps filled.
+    /// This JSON, with placeholders filled.
     Json(Value),
-    /// These very bytes.
+    /// These exact bytes.
     Text(&'static str),
     /// The answer to an earlier step, changed by a merge patch.
     Answer(usize, Value),
@@ -95,7 +95,7 @@ impl Draft {
         format!("/{group}{namespace}/{plural}{rest}")
     }
 
-    /// The request, with its gaps filled.
+    /// The request, with placeholders filled.
     pub fn build(&self, place: &Place, answers: &[Value]) -> Request<Vec<u8>> {
         let fill = |text: &str| fill(text, place, answers);
         let mut uri = fill(&self.path());
@@ -158,7 +158,7 @@ fn fill(text: &str, place: &Place, answers: &[Value]) -> String {
     filled + rest
 }
 
-/// `3:/metadata/uid` of the answers; `none` where there is no such part.
+/// Resolves `3:/metadata/uid` in the answers; `none` if the part does not exist.
 fn part(gap: &str, answers: &[Value]) -> String {
     let Some((step, pointer)) = gap.split_once(':') else { return format!("{{{gap}}}") };
     let Ok(step) = step.parse::<usize>() else { return format!("{{{gap}}}") };
@@ -203,7 +203,7 @@ impl fmt::Display for Draft {
 }
 
 impl Script {
-    /// An empty one.
+    /// An empty script.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), steps: Vec::new() }
     }
@@ -229,7 +229,7 @@ impl Script {
         self.draft("PUT", target, "application/json", Body::Json(body))
     }
 
-    /// PUT of what step `answer` answered, changed by a merge patch.
+    /// PUT of the answer to step `answer`, changed by a merge patch.
     pub(super) fn edit(self, target: &str, answer: usize, change: Value) -> Self {
         self.draft("PUT", target, "application/json", Body::Answer(answer, change))
     }
@@ -289,7 +289,7 @@ impl Script {
         self
     }
 
-    /// Asks for metadata only.
+    /// Requests metadata only.
     pub(super) fn metadata(mut self) -> Self {
         let list = self.last().target.split('/').count() == 1 && !self.last().query.contains("watch");
         self.last().accept = if list {
@@ -300,7 +300,7 @@ impl Script {
         self
     }
 
-    /// Sends these bytes under another media type.
+    /// Sends these bytes as another media type.
     pub(super) fn raw(mut self, content_type: &'static str, text: &'static str) -> Self {
         let draft = self.last();
         draft.content_type = content_type;

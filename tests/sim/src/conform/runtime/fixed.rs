@@ -6,7 +6,7 @@ use crate::node::runtime::State;
 /// An ID that no container has.
 const NOBODY: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// Long enough for a process that reacts at once, on any machine.
+/// Seconds that suffice for a process that reacts at once, on any machine.
 const AMPLE: i64 = 60;
 
 pub(super) fn scripts() -> Vec<Script> {
@@ -445,7 +445,7 @@ fn create(name: &str, shape: Shape) -> Op {
     Op::Create(name.to_owned(), shape, 0)
 }
 
-/// Made and started.
+/// Creates and starts a container.
 fn made(name: &str, shape: Shape) -> Vec<Op> {
     vec![create(name, shape), Op::Start(name.into())]
 }

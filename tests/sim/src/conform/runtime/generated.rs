@@ -1,10 +1,10 @@
-//! Scripts from seeds. They keep to what has one outcome only: nothing depends on who of two is faster.
+//! Scripts from seeds. Each has only one possible outcome: no result depends on a race.
 
 use super::script::{Id, Op, Script, Shape};
 use crate::node::runtime::State;
 use crate::rng::Rng;
 
-/// What is known of a container while a script is made.
+/// What the generator knows of a container.
 struct Made {
     name: String,
     shape: Shape,

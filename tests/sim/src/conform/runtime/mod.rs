@@ -1,27 +1,31 @@
-//! Scripts of CRI calls, and what each comes to: on the model, and on a real containerd in
-//! `cri-proto/tests/conformance.rs`. The results must be equal, line by line.
+//! Scripts of CRI calls, run on the model and, in `cri-proto/tests/conformance.rs`, on a real containerd. The
+//! results must be equal, line by line.
 //!
-//! A result names no ID, no address and no time: containers have names, codes and states are words, and of a stop it
-//! is only told whether it took its whole grace.
+//! A result has no ID, address or time. It uses names of containers, and words for codes and states. About
+//! the duration of a stop, it says only whether the stop took its whole grace.
 //!
-//! What the real ones (Debian's containerd 1.6.20, and 2.4.2) taught the model:
+//! Facts from real runtimes (Debian's containerd 1.6.20, and 2.4.2):
 //!
-//! - Any start that fails ends the container: `Exited` with code 128 and reason `StartError`, with a time of the end and
-//!   none of the start; also where only the sandbox does not run.
-//! - A stop of an unknown container or sandbox is `NotFound` in 1.6 and a success in 2; its removal is a success. An empty
-//!   ID and a prefix of two are `Unknown`, in removals too; in a list they match nothing. IDs in capitals are unknown.
-//! - A negative grace kills at once, as 0 does. A container that runs, or is being stopped, can be removed: it is killed
-//!   first, and the stop is a success.
-//! - A stop that was left has sent its signal for good: a later one sends none, and kills at the end of its own grace.
-//!   Only a runtime that starts anew sends it again.
-//! - A long stop beside a short one ends with the short one's kill, whichever came first.
-//! - A program that is missing is `Unknown`, and 127 when a shell looks for it; the container is none the worse. A
-//!   timeout is `DeadlineExceeded`. A command that its container's end kills is no failure but exit code 137.
-//! - A sandbox's name (Pod, UID, attempt) and a container's (name, attempt, sandbox) are taken until they are removed, not
-//!   until they have ended: another one of that name is `Unknown` in 1.6, `FailedPrecondition` in 2.
-//! - What ended while the runtime was away is found with its true exit code.
+//! - Any start that fails ends the container: `Exited` with code 128 and reason `StartError`, with an end
+//!   time but no start time; also if only the sandbox does not run.
+//! - A stop of an unknown container or sandbox is `NotFound` in 1.6 and a success in 2; its removal is a
+//!   success. An empty ID and an ambiguous prefix are `Unknown`, in removals too; in a list they match
+//!   nothing. IDs in capitals are unknown.
+//! - A negative grace kills at once, as 0 does. A container that runs, or is being stopped, can be removed:
+//!   the runtime kills it first, and the stop succeeds.
+//! - A cancelled stop has sent its signal for good: a later stop sends none, and kills at the end of its own
+//!   grace. Only a restarted runtime sends the signal again.
+//! - A long stop beside a short stop ends with the short stop's kill, whichever came first.
+//! - A missing program is `Unknown`, and 127 if a shell looks for it; the container is not affected. A
+//!   timeout is `DeadlineExceeded`. A command that is killed by its container's end has exit code 137; it is
+//!   no failure.
+//! - A sandbox's name (Pod, UID, attempt) and a container's (name, attempt, sandbox) are taken until they are
+//!   removed, not until they have ended: a second use of that name is `Unknown` in 1.6, `FailedPrecondition`
+//!   in 2.
+//! - A container that ended while the runtime was down is found with its true exit code.
 //!
-//! `PATH` says which containerd runs; `cargo xtask test` compares both. Not compared: CRI-O, for want of packages.
+//! `PATH` selects the containerd; `cargo xtask test` compares both. CRI-O is not compared, for lack of
+//! packages.
 
 mod fixed;
 mod generated;
@@ -42,5 +46,5 @@ pub fn scripts() -> Vec<Script> {
     all
 }
 
-/// Scripts from seeds.
+/// Number of scripts from seeds.
 const GENERATED: u64 = 36;

@@ -13,7 +13,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// One without containers.
+    /// A runtime without containers.
     pub fn new(flavor: Flavor, seed: u64) -> Self {
         let mut runtime = Runtime::new(Options::of(flavor), seed);
         runtime.set_wall(0, 1_700_000_000_000);

@@ -1,4 +1,4 @@
-//! Runs a script and tells what came of it.
+//! Runs a script and returns its results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,22 +10,22 @@ use crate::node::runtime::{
     Answer, Call, Code, ContainerConfig, ContainerInfo, Failure, Filter, Reply, SandboxConfig, State,
 };
 
-/// A runtime that scripts can be run on. Its times are milliseconds.
+/// A runtime that can run scripts. Its times are milliseconds.
 pub trait Target {
-    /// A call under way.
+    /// A call in progress.
     type Begun;
 
     /// Begins a call. A container's process is one of [`Shape`].
     fn begin(&mut self, call: Call) -> Self::Begun;
-    /// Waits for its reply.
+    /// Waits for the reply to a call.
     fn end(&mut self, begun: Self::Begun) -> Reply;
-    /// Leaves it.
+    /// Cancels a call.
     fn leave(&mut self, begun: Self::Begun);
-    /// The time now.
+    /// The current time.
     fn now(&mut self) -> u64;
     /// Lets time pass.
     fn pause(&mut self, ms: u64);
-    /// Waits until the process of a container that was started is as its shape says.
+    /// Waits until the process of a started container is as its shape says.
     fn settle(&mut self, id: &str);
     /// Kills the runtime's process.
     fn kill(&mut self);
@@ -33,7 +33,7 @@ pub trait Target {
     fn revive(&mut self);
 }
 
-/// Runs a script; one line for each step. `uid` is the UID of its Pod, and nobody else's.
+/// Runs a script; returns one line for each step. `uid` is the UID of its Pod; no other Pod uses it.
 pub fn run<T: Target>(script: &Script, uid: &str, target: &mut T) -> Vec<String> {
     let mut run = Run {
         target,
@@ -45,7 +45,7 @@ pub fn run<T: Target>(script: &Script, uid: &str, target: &mut T) -> Vec<String>
     };
     run.sandbox("pod", 0);
     let lines: Vec<String> = script.ops.iter().map(|op| run.op(op)).collect();
-    // Nothing is left behind.
+    // Leave nothing behind.
     for name in run.sandboxes() {
         let id = run.ids[&name].clone();
         let _ = run.call(Call::StopPodSandbox { id: id.clone() });
@@ -57,7 +57,7 @@ pub fn run<T: Target>(script: &Script, uid: &str, target: &mut T) -> Vec<String>
 struct Run<'a, T: Target> {
     target: &'a mut T,
     uid: String,
-    /// Names and what they stand for.
+    /// IDs by name.
     ids: BTreeMap<String, String>,
     shapes: BTreeMap<String, Shape>,
     begun: BTreeMap<String, (T::Begun, u64, i64)>,
@@ -277,14 +277,14 @@ impl<T: Target> Run<'_, T> {
         self.ids.keys().filter(|n| n.starts_with("pod")).cloned().collect()
     }
 
-    /// Only what is the script's own.
+    /// Lists only the script's own containers.
     fn list(&mut self, what: &str, mut filter: Filter) -> String {
         filter.labels.insert(keys::POD_UID.to_owned(), self.uid.clone());
         let reply = self.call(Call::ListContainers(filter));
         format!("{what}: {}", self.shown(&reply))
     }
 
-    /// A reply with what it tells of containers and sandboxes.
+    /// A reply as text, with its facts about containers and sandboxes.
     fn shown(&self, reply: &Reply) -> String {
         match reply {
             Ok(Answer::Container(info)) => self.about(info, true),
@@ -319,7 +319,7 @@ impl<T: Target> Run<'_, T> {
     }
 }
 
-/// How an ID was given.
+/// An ID as the script gave it.
 fn told(id: &Id) -> String {
     match id {
         Id::Of(name) => name.clone(),
@@ -330,14 +330,14 @@ fn told(id: &Id) -> String {
     }
 }
 
-/// A reply without what differs from run to run.
+/// A reply as text, without values that differ between runs.
 fn said(reply: &Reply) -> String {
     match reply {
         Ok(Answer::Exec(code)) => format!("exit {code}"),
         Ok(Answer::Status(ready)) => format!("{ready}"),
         Ok(_) => "ok".to_owned(),
         Err(Failure { code, message }) => {
-            // What pitstop's client tells apart by the text.
+            // pitstop's client distinguishes these failures by the text.
             let state = message
                 .find("container is in CONTAINER_")
                 .map(|at| message[at..].split(' ').take(4).collect::<Vec<_>>().join(" "));

@@ -1,15 +1,15 @@
-//! What a script is made of.
+//! Parts of a script.
 
 use crate::node::runtime::{Process, State};
 
-/// A script: a Pod's sandbox `pod` is there when it begins.
+/// A script. Its Pod's sandbox `pod` exists at the start.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// Unique among the scripts.
+    /// Name, unique among the scripts.
     pub name: String,
-    /// What is done.
+    /// The steps.
     pub ops: Vec<Op>,
-    /// It needs the runtime for itself.
+    /// Whether it needs the runtime for itself.
     pub alone: bool,
 }
 
@@ -29,7 +29,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// For the model.
+    /// The process for the model.
     pub fn process(self) -> Process {
         match self {
             Self::Polite => Process::polite(),
@@ -40,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// For a shell. It runs a child as soon as its traps are set.
+    /// The program for a shell. It runs a child as soon as its traps are set.
     pub fn shell(self) -> String {
         let loops = "while :; do sleep 0.05; done";
         match self {
@@ -52,24 +52,24 @@ impl Shape {
         }
     }
 
-    /// It runs until it is stopped.
+    /// Whether it runs until it is stopped.
     pub fn lasts(self) -> bool {
         matches!(self, Self::Polite | Self::Stubborn | Self::Second)
     }
 }
 
-/// What a name in a script stands for, where an ID is given.
+/// An ID in a script.
 #[derive(Clone, Debug)]
 pub enum Id {
-    /// A container or sandbox made under that name.
+    /// The container or sandbox with this name.
     Of(String),
     /// The first digits of its ID.
     Prefix(String, usize),
-    /// Its ID with something after it.
+    /// Its ID with a digit added.
     Longer(String),
     /// Its ID in capitals.
     Capitals(String),
-    /// As it stands.
+    /// This text.
     Text(String),
 }
 
@@ -82,60 +82,60 @@ impl From<&str> for Id {
 /// One step.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Makes a container of that name, and its attempt.
+    /// Creates a container: name, shape, attempt.
     Create(String, Shape, u32),
-    /// Makes it in that sandbox.
+    /// Creates a container in this sandbox.
     CreateIn(Id, String, Shape),
-    /// Makes it of that image.
+    /// Creates a container of this image.
     CreateOf(String, String),
-    /// Makes containers until the IDs of two begin with the same digit; that prefix is the name's ID.
+    /// Creates containers until the IDs of two begin with the same digit; that digit becomes the name's ID.
     Ambiguous(String),
-    /// Starts one.
+    /// Starts a container.
     Start(Id),
-    /// Waits until one has ended.
+    /// Waits until a container has ended.
     Ended(Id),
-    /// Stops one, with that many seconds of grace.
+    /// Stops a container, with this grace in seconds.
     Stop(Id, i64),
-    /// Begins a stop; `End` of that name waits for it.
+    /// Begins a stop; `End` with this name waits for it.
     BeginStop(String, Id, i64),
-    /// Runs a command, with that many seconds for it.
+    /// Runs a command, with this timeout in seconds.
     Exec(Id, Vec<String>, i64),
-    /// Begins one.
+    /// Begins a command.
     BeginExec(String, Id, Vec<String>, i64),
-    /// Waits for a call that was begun.
+    /// Waits for a begun call.
     End(String),
-    /// Leaves a call that was begun.
+    /// Cancels a begun call.
     Leave(String),
     /// Lets milliseconds pass.
     Pause(u64),
-    /// Tells a container's status.
+    /// Reads a container's status.
     Status(Id),
     /// Lists the containers of the script's Pod.
     List,
-    /// Lists those with that ID.
+    /// Lists containers with this ID.
     ListId(Id),
-    /// Lists those of the Pod in that state.
+    /// Lists containers of the Pod in this state.
     ListState(State),
-    /// Lists those of the Pod with that name in their label.
+    /// Lists containers of the Pod with this name in their label.
     ListName(String),
-    /// Lists those in that sandbox.
+    /// Lists containers in this sandbox.
     ListSandbox(Id),
     /// Removes a container.
     Remove(Id),
-    /// Makes another sandbox for the Pod.
+    /// Creates another sandbox for the Pod.
     Sandbox(String, u32),
-    /// Tells a sandbox's status.
+    /// Reads a sandbox's status.
     SandboxStatus(Id),
-    /// Stops one.
+    /// Stops a sandbox.
     StopSandbox(Id),
-    /// Removes one.
+    /// Removes a sandbox.
     RemoveSandbox(Id),
     /// Asks for the version.
     Version,
     /// Asks whether the runtime is ready.
     Ready,
-    /// The runtime is killed and starts again; waits until it answers.
+    /// Kills the runtime and starts it again; waits until it answers.
     Restart,
-    /// The runtime is killed; that call fails; it starts again.
+    /// Kills the runtime, sends it a call, and starts it again.
     Down,
 }

@@ -1,4 +1,4 @@
-//! Nodes whose kubelet does not resize: their daemons do, for as long as the requests exist.
+//! Nodes whose kubelet does not resize. Their daemons do, for as long as the requests exist.
 
 use super::{near, resize};
 use crate::draw::BEGIN;
@@ -37,13 +37,13 @@ pub(super) fn draw(rng: &mut Rng, schedule: &mut Schedule) {
     }
 }
 
-/// Requests that lie over one another, and what happens to Pods that are held.
+/// Overlapping requests, and events that hit held Pods.
 fn more(rng: &mut Rng, schedule: &mut Schedule) {
     let mut at = BEGIN + rng.below(5_000);
     let pod = schedule.pods[0].clone();
     for n in 0..rng.below(4) {
         at += 500 + rng.below(15_000);
-        // Names that come before those of earlier requests.
+        // Names that sort before those of earlier requests.
         let name = format!("late-{}", 9 - n);
         let plan = ResizePlan { name: name.clone(), ..resize(rng, &pod, n) };
         schedule.steps.push(Timed { at, what: Step::Resize(Box::new(plan)) });

@@ -1,4 +1,4 @@
-//! What a daemon reads and writes of control groups in place of a kubelet that does not resize.
+//! Control groups that a daemon reads and writes in place of a kubelet that does not resize.
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::cgroup::{curved_weight, in_systemd_steps, linear_weight};
@@ -13,21 +13,21 @@ use crate::node::keys;
 use crate::node::runtime::{Container, ContainerInfo, Runtime};
 use crate::world::plan::Failing;
 
-/// How the control groups of a node are kept.
+/// How a node keeps its control groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keeping {
-    /// In files of v2.
+    /// As cgroup v2 files.
     pub v2: bool,
-    /// By systemd, which keeps a quota as whole percents of a CPU.
+    /// By systemd, which keeps a quota in whole percents of a CPU.
     pub systemd: bool,
-    /// The runtime makes weights of shares on the curve, not in the straight line.
+    /// The runtime converts shares to weights by the curve, not linearly.
     pub curved: bool,
     /// The kubelet sets no CPU quota.
     pub no_quota: bool,
 }
 
 impl Keeping {
-    /// What the kernel's files say of a size.
+    /// The kernel's files for a size.
     pub fn files(&self, size: &Resources, container: bool) -> Cgroup {
         let limit = size.cpu_limit.filter(|limit| *limit > 0 && !self.no_quota);
         let shares = super::shares(size.cpu_request.or(size.cpu_limit).unwrap_or(0));
@@ -50,30 +50,30 @@ impl Keeping {
     }
 }
 
-/// Something was written by a daemon.
+/// A write by a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
     /// UID of the Pod.
     pub pod: String,
-    /// The container, if it is not the Pod's own group.
+    /// The container; None for the Pod's own group.
     pub container: Option<String>,
-    /// What was there before the first write of a daemon.
+    /// Values before the first write of a daemon.
     pub original: Cgroup,
-    /// What was there.
+    /// Values before this write.
     pub before: Cgroup,
-    /// What is there.
+    /// Values after this write.
     pub after: Cgroup,
-    /// What is wrong with that.
+    /// Why the write is wrong; None if it is not.
     pub wrong: Option<String>,
 }
 
 impl Cgroups {
-    /// So they are kept.
+    /// Sets how the groups are kept.
     pub fn keep(&mut self, keeping: Keeping) {
         self.keeping = keeping;
     }
 
-    /// The next write of a daemon goes wrong.
+    /// Adds a fault for the next write of a daemon.
     pub fn fail_next(&mut self, failing: Failing) {
         self.failing.push_back(failing);
     }
@@ -85,40 +85,40 @@ impl Cgroups {
         self.direct.clear();
     }
 
-    /// A Pod is gone, and its group with it.
+    /// Drops the group of a deleted Pod.
     pub fn forget(&mut self, pod: &str) {
         self.pods.remove(pod);
         self.direct.remove(pod);
     }
 
-    /// What the group of a container holds.
+    /// The values in a container's group.
     pub fn of_container(&self, now: u64, info: &ContainerInfo) -> Cgroup {
         self.latest(&info.id).unwrap_or_else(|| self.files(&self.holds(now, info), true))
     }
 
-    /// What the group of a Pod holds; nothing where there is none.
+    /// The values in a Pod's group; None if it does not exist.
     pub fn of_pod(&self, now: u64, uid: &str) -> Option<Cgroup> {
         let made = self.pods.get(uid)?.iter().rev().find(|(from, _)| *from <= now)?;
         Some(self.latest(uid).unwrap_or_else(|| self.files(&made.1, false)))
     }
 
-    /// What a daemon has written.
+    /// The values that a daemon has written.
     fn latest(&self, key: &str) -> Option<Cgroup> {
         self.direct.get(key).copied()
     }
 
-    /// A daemon has written it.
+    /// Whether a daemon has written this group.
     pub fn is_touched(&self, key: &str) -> bool {
         self.direct.contains_key(key)
     }
 
-    /// On v1 no container starts with a larger quota than its Pod's.
+    /// Whether a container may start: on v1, its quota must not exceed its Pod's.
     pub fn may_start(&self, now: u64, uid: &str, quota: Option<i64>) -> bool {
         let Some(pod) = self.of_pod(now, uid) else { return true };
         self.keeping.v2 || within(self.keeping.quota(quota), pod.cpu_quota)
     }
 
-    /// Where the group of a Pod is.
+    /// Path of a Pod's group.
     fn path(&self, uid: &str) -> String {
         if self.keeping.systemd {
             format!("kubepods.slice/kubepods-pod{}.slice", uid.replace('-', "_"))
@@ -127,7 +127,7 @@ impl Cgroups {
         }
     }
 
-    /// What an order is to change.
+    /// The groups that an order changes.
     pub fn present(
         &self,
         now: u64,
@@ -169,7 +169,7 @@ impl Cgroups {
         Seen { cgroup, inactive_file: 0 }
     }
 
-    /// What must be written so that a Pod has what it had.
+    /// The writes that give a held Pod its original values back.
     pub fn owed(&self, now: u64, runtime: &Runtime, held: &Held) -> Result<Vec<Write>, CallFailure> {
         let retry = |message: String| CallFailure { retry: true, message };
         if now < self.hidden_until || !runtime.answers(now) {
@@ -186,7 +186,7 @@ impl Cgroups {
         give_back(held, pod.as_ref(), &parts).map_err(retry)
     }
 
-    /// A daemon writes; what comes of it.
+    /// A write by a daemon; returns its result, and the change.
     pub fn touch(
         &mut self,
         now: u64,
@@ -209,7 +209,7 @@ impl Cgroups {
                 let alive = runtime.containers().get(id.as_str()).filter(|c| c.alive(now));
                 (id.as_str(), settings.as_slice(), alive.map(|c| self.base(&c.info)))
             }
-            // What is in use here no kernel can take back.
+            // In the model, the kernel cannot reclaim memory that is in use.
             Write::Reclaim { .. } => return (Ok(()), None),
         };
         let Some(original) = base else { return (Err(failure(true, "there is no such cgroup")), None) };
@@ -225,12 +225,12 @@ impl Cgroups {
         (fails, Some(touched))
     }
 
-    /// What the kubelet made the group of a container with.
+    /// A container's group as the kubelet last wrote it.
     pub fn base(&self, info: &ContainerInfo) -> Cgroup {
         self.files(&self.given(info), true)
     }
 
-    /// What the kubelet made the group of a Pod with.
+    /// A Pod's group as the kubelet last wrote it.
     pub fn pod_base(&self, pod: &str) -> Option<Cgroup> {
         Some(self.files(&self.pods.get(pod)?.last()?.1, false))
     }
@@ -251,7 +251,7 @@ impl Cgroups {
         }
     }
 
-    /// What the kernel does not take, or what would end a process.
+    /// Why the kernel refuses the values, or kills a process; None if it does neither.
     fn wrong(
         &self,
         now: u64,
@@ -283,12 +283,12 @@ impl Cgroups {
     }
 }
 
-/// A quota of a child that its parent allows.
+/// Whether the parent's quota allows the child's.
 fn within(child: Option<i64>, parent: Option<i64>) -> bool {
     parent.is_none_or(|parent| child.is_none_or(|child| child <= parent))
 }
 
-/// The containers of a Pod that run.
+/// The running containers of a Pod.
 fn of<'a>(runtime: &'a Runtime, now: u64, pod: &'a str) -> impl Iterator<Item = &'a Container> {
     let own =
         move |c: &&Container| c.alive(now) && c.info.labels.get(keys::POD_UID).is_some_and(|uid| uid == pod);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Pod, container and image string: a new image starts without the old one's back-off.
 pub(super) type Key = (String, String, String);
 
-/// In the kubelet's memory; gone when it restarts.
+/// Kept in the kubelet's memory; lost when it restarts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BackOff(BTreeMap<Key, Entry>);
 
@@ -16,14 +16,15 @@ struct Entry {
 }
 
 impl BackOff {
-    /// Until when a container that ended at `ended` waits, and how long its back-off is.
+    /// Until when a container that ended at `ended` waits, and the length of its back-off; None if it need
+    /// not wait.
     pub(super) fn until(&self, now: u64, key: &Key, ended: u64, max_ms: u64) -> Option<(u64, u64)> {
         let entry = self.0.get(key).filter(|e| !e.expired(ended, max_ms))?;
         let until = ended + entry.wait_ms;
         (now < until).then_some((until, entry.wait_ms))
     }
 
-    /// It is started now; the next back-off is twice this one.
+    /// Records a start; the next back-off is twice as long.
     pub(super) fn started(&mut self, now: u64, key: Key, ended: u64, initial_ms: u64, max_ms: u64) {
         let wait_ms = match self.0.get(&key).filter(|e| !e.expired(ended, max_ms)) {
             Some(entry) => (entry.wait_ms * 2).min(max_ms),
@@ -32,17 +33,17 @@ impl BackOff {
         self.0.insert(key, Entry { wait_ms, updated: now });
     }
 
-    /// The key is held back: it failed a short while ago.
+    /// Whether the key waits because of a recent failure.
     pub(super) fn waits(&self, now: u64, key: &Key) -> bool {
         self.0.get(key).is_some_and(|entry| now < entry.updated + entry.wait_ms)
     }
 
-    /// It has failed, once more.
+    /// Records a failure.
     pub(super) fn failed(&mut self, now: u64, key: Key, initial_ms: u64, max_ms: u64) {
         self.started(now, key, now, initial_ms, max_ms);
     }
 
-    /// A Pod is gone.
+    /// Drops the entries of a deleted Pod.
     pub(super) fn forget(&mut self, uid: &str) {
         self.0.retain(|key, _| key.0 != uid);
     }
@@ -53,7 +54,7 @@ impl BackOff {
 }
 
 impl Entry {
-    /// It ran for twice the longest back-off.
+    /// Whether it ran for more than twice the longest back-off.
     fn expired(&self, ended: u64, max_ms: u64) -> bool {
         ended.saturating_sub(self.updated) > 2 * max_ms
     }

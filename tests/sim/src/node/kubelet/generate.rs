@@ -1,4 +1,4 @@
-//! From what the runtime shows to the Pod's status.
+//! Makes the Pod's status from the runtime's state.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::worker::Worker;
 use crate::node::cgroups::read_back;
 use crate::node::runtime::State;
 
-/// What a status is made of beside the Pod and the runtime.
+/// Inputs of a status besides the Pod and the runtime.
 pub(super) struct Here<'a> {
     /// Nanoseconds of the node's wall clock.
     pub(super) wall: i64,
@@ -23,13 +23,13 @@ pub(super) struct Here<'a> {
 }
 
 impl Worker {
-    /// The status as it is now; `over` when no container will run again.
+    /// The current status. `over`: no container will run again.
     pub(super) fn generate(&self, here: &Here<'_>, over: bool) -> PodStatus {
         let pod = &self.pod;
         let one = |c: &PodContainer| self.container_status(c, here, over);
         let inits: Vec<_> = pod.containers.iter().filter(|c| c.kind != Kind::Main).map(one).collect();
         let mains: Vec<_> = pod.of_kind(Kind::Main).map(one).collect();
-        // A phase that is terminal is never left.
+        // A terminal phase never changes.
         let phase = match self.status.as_ref().map(|s| s.phase.as_str()) {
             Some(last @ ("Succeeded" | "Failed")) => last,
             _ => phase(pod, &inits, &mains, over),
@@ -61,7 +61,7 @@ impl Worker {
         if last == ContainerState::default()
             && let Some(old) = old
         {
-            // Whatever removed the former instance: its end was told already.
+            // If the previous instance was removed, keep the end that was reported.
             let other = old.state.terminated.as_ref().filter(|_| old.container_id != reference);
             last.terminated = other.or(old.last_state.terminated.as_ref()).cloned();
         }
@@ -101,7 +101,7 @@ impl Worker {
         }
     }
 
-    /// The conditions that tell of a new size. One that is there is True.
+    /// The conditions about a new size; each is True.
     fn size_conditions(&self, here: &Here<'_>) -> Vec<Condition> {
         let pending = self.pending.clone().map(|(reason, message)| ("PodResizePending", reason, message));
         let error = self.size_error.clone().map_or(("", String::new()), |message| ("Error", message));
@@ -121,7 +121,7 @@ impl Worker {
         pending.into_iter().chain(in_progress).map(of).collect()
     }
 
-    /// The runtime knows none of that name.
+    /// The status of a container of which the runtime has no instance.
     fn missing(&self, spec: &PodContainer, old: Option<&ContainerStatus>, over: bool) -> ContainerStatus {
         let default = if self.pod.containers.iter().any(|c| c.kind != Kind::Main) {
             "PodInitializing"
@@ -142,7 +142,7 @@ impl Worker {
             status.restart_count = old.restart_count;
             status.last_state = old.last_state.clone();
             if old.state.running.is_some() {
-                // It ran, and is not there any more.
+                // It ran, and no longer exists.
                 if status.last_state.terminated.is_none() {
                     status.last_state.terminated = Some(Terminated {
                         exit_code: 137,
@@ -161,7 +161,7 @@ impl Worker {
         status
     }
 
-    /// `ShouldContainerBeRestarted` of a container that has instances.
+    /// `ShouldContainerBeRestarted` for a container with instances.
     pub(super) fn wants_start(&self, spec: &PodContainer, newest: &Seen) -> bool {
         match newest.info.state {
             State::Running => false,
@@ -296,7 +296,7 @@ fn phase(pod: &Pod, inits: &[ContainerStatus], mains: &[ContainerStatus], over: 
             _ => pending_init = true,
         }
     }
-    // What counts as stopped: it ended, or waits for its next start.
+    // A container counts as stopped if it ended, or waits for its next start.
     let exit = |s: &ContainerStatus| {
         let ended = s.state.terminated.as_ref();
         ended.or(s.state.waiting.as_ref().and(s.last_state.terminated.as_ref())).map(|t| t.exit_code)

@@ -1,5 +1,5 @@
-//! How a kubelet comes by the image of a container that it starts: `EnsureImageExists` of
-//! `pkg/kubelet/images/image_manager.go`, Kubernetes 1.36. By then the container before has been stopped.
+//! How the kubelet gets the image of a container that it starts: `EnsureImageExists` of
+//! `pkg/kubelet/images/image_manager.go`, Kubernetes 1.36. By then it has stopped the previous container.
 
 use super::pod::{PodContainer, PullPolicy};
 use super::worker::{Cx, Doing, Pass, Step, Worker};
@@ -9,7 +9,7 @@ use crate::node::runtime::{Call, CallId, Client, Reply};
 const BACK_OFF_MS: (u64, u64) = (10_000, 300_000);
 
 impl Worker {
-    /// Whether the node has the image; else it is being pulled, or there is a reason why not.
+    /// Whether the node has the image. If not, it is being pulled, or `reasons` says why not.
     pub(super) fn has_image(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, spec: &PodContainer) -> bool {
         let there = cx.runtime.image(&spec.image).is_some();
         match spec.pull_policy {
@@ -43,7 +43,7 @@ impl Worker {
         false
     }
 
-    /// A call came back, which may be the pull that the pass waits for.
+    /// Takes the reply to the pass's pull; returns false for any other call.
     pub(super) fn pulled(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, call: CallId, reply: &Reply) -> bool {
         let Some(Doing::Pull { call: own, name, image }) = pass.doing.clone() else { return false };
         if own != call {
@@ -71,7 +71,7 @@ impl Worker {
         pass.failed = true;
     }
 
-    /// What pulls are held back by: the Pod and the image string.
+    /// Key of the pull back-off: the Pod and the image string.
     fn image_key(&self, image: &str) -> (String, String, String) {
         (self.pod.uid.clone(), String::new(), image.to_owned())
     }

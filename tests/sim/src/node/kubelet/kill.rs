@@ -4,7 +4,7 @@
 use super::pod::{Kind, PodContainer};
 use crate::node::runtime::{Call, CallId, Client, Reply, Runtime};
 
-/// Never less than that many seconds between stop signal and kill.
+/// Minimum of seconds between stop signal and kill.
 const MINIMUM_GRACE: i64 = 2;
 
 /// The end of one container.
@@ -19,12 +19,12 @@ pub(super) struct Kill {
 
 #[derive(Clone, Debug)]
 enum Phase {
-    /// The hook runs: its call, or when it is over by itself.
+    /// The hook runs: its call, or when it ends by itself.
     Hook {
         call: Option<CallId>,
         over: u64,
     },
-    /// It waits for the containers that have to end before it.
+    /// It waits for the containers that must end before it.
     Turn,
     Stop(CallId),
     Done {
@@ -33,7 +33,7 @@ enum Phase {
 }
 
 impl Kill {
-    /// Begins with the hook, if there is one and time for it.
+    /// Begins with the hook, if the container has a hook and the grace is not 0.
     pub(super) fn begin(
         now: u64,
         id: String,
@@ -72,10 +72,10 @@ impl Kill {
         self.sidecar
     }
 
-    /// A call came back; whether it was this container's.
+    /// Takes a reply; returns whether its call was this container's.
     pub(super) fn reply(&mut self, call: CallId, reply: &Reply) -> bool {
         match self.phase {
-            // A hook that failed holds nothing up.
+            // A failed hook does not delay the stop.
             Phase::Hook { call: Some(own), .. } if own == call => self.phase = Phase::Turn,
             Phase::Stop(own) if own == call => {
                 let good = reply.is_ok() || crate::node::runtime::gone(reply);
@@ -86,7 +86,7 @@ impl Kill {
         true
     }
 
-    /// Goes on as far as it can; `first` are containers that have to end before a sidecar.
+    /// Continues as far as possible. `first`: other containers must end before a sidecar.
     pub(super) fn advance(&mut self, now: u64, first: bool, runtime: &mut Runtime) {
         let limit = self.limit();
         if let Phase::Hook { over, .. } = self.phase
@@ -95,7 +95,7 @@ impl Kill {
             self.phase = Phase::Turn;
         }
         if matches!(self.phase, Phase::Turn) && !(self.sidecar && first && now < limit) {
-            // Whole seconds are counted.
+            // The kubelet counts whole seconds.
             let spent = i64::try_from((now - self.begun) / 1000).unwrap_or(i64::MAX);
             let timeout_s = (self.grace - spent).max(MINIMUM_GRACE);
             let call = Call::StopContainer { id: self.id.clone(), timeout_s };

@@ -1,23 +1,23 @@
-//! The model of the kubelet of one node: Kubernetes 1.36, as read in `pkg/kubelet` and seen in
+//! Model of the kubelet of one node: Kubernetes 1.36, as read in `pkg/kubelet` and seen in
 //! `reference/kubelet-restart.md` and `reference/real-cluster.md`.
 //!
-//! - A container that ended is noticed at the next look at the runtime, once a second ([`Options::relist_ms`]); what the
-//!   kubelet did itself it looks at once.
-//! - The first restart is immediate; each further one waits 10 s from the end of the instance before, doubled up to
-//!   5 min, by image string. 10 min without an end forget it.
-//! - Status: `Terminated` first; `CrashLoopBackOff` is shown by the pass after the one that ran into it, which from 1.33
-//!   on is the one that starts the container ([`Requeue`]).
-//! - Another image string: the kubelet runs the hook, ends the container with the Pod's grace and starts it in the same
-//!   pass, whatever the restart policy. It pulls in between, by its policy, with credentials; pulls that fail wait by
-//!   Pod and image string, 10 s at first.
-//! - A Pod that is deleted: hooks and stops side by side, sidecars after the others, then the status, then the deletion
-//!   of the object with its UID as precondition.
-//! - What is only in memory (back-off, reasons, probes, an end under way) is lost when it restarts.
-//! - The times of conditions and containers are the node's wall clock; nothing is decided by it. (The real one reckons
-//!   the back-off by it, from an end and a now of the same clock.)
+//! - The kubelet notices an ended container at its next look at the runtime, once a second
+//!   ([`Options::relist_ms`]). After its own actions it looks at once.
+//! - The first restart is immediate. Each further one waits 10 s from the end of the previous instance,
+//!   doubled up to 5 min, by image string. 10 min without an end reset the back-off.
+//! - Status: `Terminated` first. The pass after the one that ran into the back-off shows `CrashLoopBackOff`;
+//!   from 1.33 on, that pass starts the container ([`Requeue`]).
+//! - Another image string: whatever the restart policy, the kubelet runs the hook, ends the container with
+//!   the Pod's grace and starts it in the same pass. In between it pulls, by its policy, with credentials.
+//!   Failed pulls back off by Pod and image string, 10 s at first.
+//! - A deleted Pod: hooks and stops side by side, sidecars after the others; then the status; then the
+//!   deletion of the object with its UID as precondition.
+//! - State in memory (back-off, reasons, probes, an end in progress) is lost when the kubelet restarts.
+//! - The times of conditions and containers are the node's wall clock; they decide nothing. (The real kubelet
+//!   computes the back-off from that clock, for both the end and now.)
 //!
-//! Left out: probes pass once or never ([`Kubelet::probed`] fails them), ephemeral
-//! containers, evictions, the regular pass of each minute. Of new sizes ([`sizes`]) memory always has room.
+//! Simplified: a probe passes once or never ([`Kubelet::probed`] fails it), and memory always has room for
+//! new sizes ([`sizes`]). Left out: ephemeral containers, evictions, the regular pass of each minute.
 
 mod backoff;
 mod generate;
@@ -52,14 +52,14 @@ use super::keys;
 use super::runtime::{Call, Client, Runtime};
 use crate::rng::Rng;
 
-/// The status manager's round over all Pods, and the wait after a failed pass.
+/// Period of the status manager's round over all Pods, and the wait after a failed pass.
 const ROUND_MS: u64 = 10_000;
 /// Longest wait for a back-off to end.
 const RESYNC_MS: u64 = 60_000;
-/// Between two collections of ended containers.
+/// Time between two collections of ended containers.
 const COLLECT_MS: u64 = 60_000;
 
-/// When a Pod whose container waits in its back-off is looked at again.
+/// When the kubelet looks again at a Pod whose container is in back-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// When the back-off ends, or up to half as long later.
@@ -71,21 +71,22 @@ pub enum Requeue {
 /// How a kubelet behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Between two looks at the runtime.
+    /// Time between two looks at the runtime.
     pub relist_ms: u64,
     /// First and longest back-off.
     pub backoff_ms: (u64, u64),
     /// When it looks again after a back-off.
     pub requeue: Requeue,
-    /// How much later than it is made a status is written: least and most.
+    /// Delay between making and writing a status: least and most.
     pub lag_ms: (u64, u64),
     /// Millicores that the node has for Pods.
     pub millicores: i64,
-    /// It finds out itself that a Pod is larger than the node, as before 1.36; from then on admission does.
+    /// Whether the kubelet itself finds that a Pod is larger than the node, as before 1.36. Later, admission
+    /// finds it.
     pub judges_capacity: bool,
-    /// It resizes, as from 1.33 on. Else it makes the group of a Pod once, and never looks at it again.
+    /// Whether it resizes, as from 1.33 on. If not, it makes a Pod's group once and never looks at it again.
     pub resizes: bool,
-    /// It leaves the group of a Pod as it is for a container that does not run, as from 1.33 to 1.36.3
+    /// Whether it leaves a Pod's group unchanged for a container that does not run, as from 1.33 to 1.36.3
     /// (kubernetes#138760).
     pub leaves: bool,
     /// How the node's control groups are kept.
@@ -111,9 +112,9 @@ impl Default for Options {
 /// A write to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// Of a Pod's status. Its outcome is told by [`Kubelet::written`].
+    /// A write of a Pod's status. [`Kubelet::written`] takes its outcome.
     Status(StatusWrite),
-    /// The end of a Pod's object, with grace 0 and the UID as its precondition. Repeated until
+    /// The deletion of a Pod's object, with grace 0 and the UID as precondition. Repeated until
     /// [`Kubelet::pod_gone`].
     Delete {
         /// Namespace of the Pod.
@@ -123,7 +124,7 @@ pub enum Write {
         /// UID of the Pod.
         uid: String,
     },
-    /// A mirror Pod, to be created. Its object comes back by [`Kubelet::pod_changed`].
+    /// The creation of a mirror Pod. Its object arrives through [`Kubelet::pod_changed`].
     CreateMirror(Value),
 }
 
@@ -138,16 +139,16 @@ pub struct Kubelet {
     workers: BTreeMap<String, Worker>,
     statics: Vec<Value>,
     backoff: BackOff,
-    /// Of pulls: by Pod and image string.
+    /// Back-off of pulls, by Pod and image string.
     image_backoff: BackOff,
     sizes: Sizes,
-    /// On disk.
+    /// Kept on disk: the last attempt, by Pod UID and container.
     logs: BTreeMap<(String, String), u32>,
-    /// The runtime's changes at the last look.
+    /// The runtime's change counter at the last look.
     seen: Option<u64>,
-    /// Absent until it looked for the first time.
+    /// None before the first look.
     looked_at: Option<u64>,
-    /// When in the second it looks.
+    /// Offset of its looks within the period, in milliseconds.
     phase: u64,
     mirror_at: Option<u64>,
 }
@@ -185,12 +186,12 @@ impl Kubelet {
         self.up
     }
 
-    /// A static Pod on the node's disk, in API form without a UID; from the next start on.
+    /// Adds a static Pod to the node's disk, in API form without a UID. It takes effect at the next start.
     pub fn add_static(&mut self, manifest: Value) {
         self.statics.push(manifest);
     }
 
-    /// Its process starts, and has read all Pods that are bound to its node.
+    /// Starts the process, which has read all Pods that are bound to its node.
     pub fn start(&mut self, now: u64, pods: &[Arc<Value>]) {
         self.up = true;
         self.workers.clear();
@@ -208,7 +209,7 @@ impl Kubelet {
         }
     }
 
-    /// Its process dies; hooks and stops under way are cut.
+    /// Kills the process; its hooks and stops in progress are cut.
     pub fn down(&mut self, runtime: &mut Runtime) {
         self.up = false;
         self.workers.clear();
@@ -245,7 +246,7 @@ impl Kubelet {
         }
     }
 
-    /// All Pods bound to this node, after the watch had to begin anew.
+    /// Takes the list of all Pods bound to this node, after a new start of the watch.
     pub fn pods_listed(&mut self, now: u64, pods: &[Arc<Value>], runtime: &mut Runtime) {
         for value in pods {
             self.pod_changed(now, value, runtime);
@@ -259,7 +260,7 @@ impl Kubelet {
         }
     }
 
-    /// A write of the status of the Pod with that UID came back: stored, or failed (refused, no answer).
+    /// Result of a status write for the Pod with this UID: stored, or failed (refused, no answer).
     pub fn written(&mut self, now: u64, uid: &str, stored: bool) {
         let worker = self.workers.values_mut().find(|w| w.shown_as.as_deref() == Some(uid));
         if let Some(worker) = worker {
@@ -281,7 +282,7 @@ impl Kubelet {
         }
     }
 
-    /// Lets everything happen that is due; what it writes. The wall clock is in milliseconds.
+    /// Does everything that is due; returns its writes. `wall` is the wall clock in milliseconds.
     pub fn advance(&mut self, now: u64, wall: i64, runtime: &mut Runtime, rng: &mut Rng) -> Vec<Write> {
         runtime.set_wall(now, wall);
         let mut writes = Vec::new();
@@ -345,7 +346,7 @@ impl Kubelet {
         workers.chain(self.look_at(runtime)).chain(self.mirror_at).chain(self.sizes.retry_at).min()
     }
 
-    /// The next look at the runtime that would show something.
+    /// The next look at the runtime that would show a change.
     fn look_at(&self, runtime: &Runtime) -> Option<u64> {
         if self.seen == Some(runtime.changes()) || !runtime.is_up() {
             return None;
@@ -378,7 +379,7 @@ impl Kubelet {
         }
     }
 
-    /// Containers of Pods that are not there any more are ended.
+    /// Ends the containers of Pods that no longer exist.
     fn adopt(&mut self, now: u64, runtime: &Runtime) {
         for container in runtime.containers().values().filter(|c| c.alive(now)) {
             let info = &container.info;
@@ -401,7 +402,7 @@ impl Kubelet {
         }
     }
 
-    /// What is left of Pods that are over and gone is removed.
+    /// Removes the remains of Pods that have ended and are deleted.
     fn bury(&mut self, now: u64, runtime: &mut Runtime) {
         let over = |w: &&Worker| w.gone && w.life == Life::Terminated;
         let over: Vec<String> = self.workers.values().filter(over).map(|w| w.pod.uid.clone()).collect();
@@ -418,7 +419,7 @@ impl Kubelet {
     }
 }
 
-/// A static Pod: its UID is the hash of its file, its name ends in the node's, and a mirror shows it.
+/// A static Pod: its UID is the hash of its file, its name ends with the node's, and a mirror Pod shows it.
 fn static_worker(node: &str, mut manifest: Value, now: u64) -> Worker {
     let text = format!("{node}{manifest}");
     let hash = text

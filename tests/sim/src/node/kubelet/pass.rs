@@ -1,4 +1,4 @@
-//! How a pass over a Pod goes: `SyncPod`, `SyncTerminatingPod` and `SyncTerminatedPod` of `pkg/kubelet/kubelet.go`.
+//! A pass over a Pod: `SyncPod`, `SyncTerminatingPod` and `SyncTerminatedPod` of `pkg/kubelet/kubelet.go`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::node::runtime::{
 use crate::node::{cgroups, keys};
 
 impl Worker {
-    /// Goes on as far as it can.
+    /// Continues as far as possible.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_>) {
         self.probe(cx);
         loop {
@@ -37,7 +37,7 @@ impl Worker {
                 }
                 if kills.iter().all(Kill::done) {
                     if kills.iter().any(Kill::failed) {
-                        // Nothing is started beside what could not be ended.
+                        // Start nothing if a container could not be ended.
                         pass.failed = true;
                         pass.steps.clear();
                     }
@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Kills that were begun this moment have their first step before them.
+    /// Whether the pass can continue at once: all its kills are done.
     fn can_go_on(&self) -> bool {
         match self.pass.as_ref().and_then(|p| p.doing.as_ref()) {
             Some(Doing::Kills(kills)) => kills.iter().all(Kill::done),
@@ -78,7 +78,8 @@ impl Worker {
     fn sync(&mut self, cx: &mut Cx<'_>) {
         self.sync_at = None;
         if !cx.looked || !cx.runtime.answers(cx.now) {
-            // "Skipping pod synchronization", until the runtime answers and its containers were seen.
+            // "Skipping pod synchronization", until the runtime answers and the kubelet has seen its
+            // containers.
             self.sync_at = Some(cx.now + 1000);
             return;
         }
@@ -170,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// Makes a container whose image is there.
+    /// Makes a container whose image is present.
     fn make(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, name: String) {
         let Some(spec) = self.pod.container(&name) else { return };
         let sandbox = pass.sandbox.clone().or_else(|| self.view.sandbox().map(|s| s.id.clone()));
@@ -239,7 +240,7 @@ impl Worker {
         all
     }
 
-    /// A call came back; whether it was this Pod's.
+    /// Takes a reply; returns whether its call was this Pod's.
     pub(super) fn reply(&mut self, cx: &mut Cx<'_>, call: CallId, reply: &Reply) -> bool {
         let Some(mut pulling) = self.pass.take() else { return false };
         let pulled = self.pulled(cx, &mut pulling, call, reply);
@@ -299,7 +300,7 @@ impl Worker {
         true
     }
 
-    /// A pass is over.
+    /// Ends a pass.
     fn finish(&mut self, cx: &mut Cx<'_>, pass: &Pass) {
         let answers = cx.runtime.answers(cx.now);
         if self.life != Life::Living {
@@ -327,13 +328,13 @@ impl Worker {
             let at = cx.now + cx.jitter(wait);
             self.sync_at = Some(self.sync_at.map_or(at, |due| due.min(at)));
         } else if pass.did && answers {
-            // The kubelet looks at once at what it did itself.
+            // The kubelet looks at once after its own actions.
             self.look(cx);
         }
         self.collect(cx);
     }
 
-    /// Looks at the Pod in the runtime; a change leads to a pass.
+    /// Reads the Pod from the runtime; a change leads to a pass.
     pub(super) fn look(&mut self, cx: &mut Cx<'_>) {
         let view = View::of(&self.pod.uid, cx.now, cx.runtime);
         if view == self.view {
@@ -354,7 +355,7 @@ impl Worker {
         }
     }
 
-    /// Readiness probes that pass now.
+    /// Passes the readiness probes that are due.
     fn probe(&mut self, cx: &mut Cx<'_>) {
         if self.probes.is_empty() {
             return;
@@ -369,7 +370,7 @@ impl Worker {
         }
     }
 
-    /// Once a minute, of each container's ended instances all but the last one are removed.
+    /// Once a minute, removes each container's ended instances except the last.
     fn collect(&mut self, cx: &mut Cx<'_>) {
         if cx.now < self.collected_at + super::COLLECT_MS {
             return;
@@ -387,7 +388,7 @@ impl Worker {
     }
 }
 
-/// As Go prints durations.
+/// A duration as Go prints it.
 fn human(ms: u64) -> String {
     let seconds = ms / 1000;
     match (seconds / 60, seconds % 60) {

@@ -1,4 +1,5 @@
-//! What a Pod needs: `computePodActions` of `pkg/kubelet/kuberuntime/kuberuntime_manager.go`, Kubernetes 1.36.
+//! The steps that a Pod needs: `computePodActions` of `pkg/kubelet/kuberuntime/kuberuntime_manager.go`,
+//! Kubernetes 1.36.
 
 use super::pod::{Kind, PodContainer, Policy};
 use super::sizes::{Need, Sizes};
@@ -8,7 +9,7 @@ use crate::node::keys;
 use crate::node::runtime::State;
 
 impl Worker {
-    /// The steps of one pass, in their order.
+    /// The steps of a pass, in order.
     pub(super) fn plan(&self, sizes: &Sizes) -> Vec<Step> {
         match self.view.sandbox() {
             None => self.plan_sandbox(),
@@ -16,7 +17,7 @@ impl Worker {
         }
     }
 
-    /// Everything that still lives, all at once, and the sandbox.
+    /// Kills all living containers at once, and stops the sandboxes.
     pub(super) fn plan_kill(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         let alive: Vec<String> = self.view.alive().map(|c| c.info.id.clone()).collect();
@@ -56,7 +57,7 @@ impl Worker {
         let here =
             |name| self.view.containers.iter().find(|c| c.info.name == name && c.info.sandbox == sandbox);
         let changed = |spec: &PodContainer, seen: &Seen| {
-            // Whatever the restart policy says: its definition changed, or its size, which a restart gives it.
+            // Whatever the restart policy: its definition changed, or its new size needs a restart.
             changed(spec, seen) || sizes.need(&self.pod.uid, spec, &seen.info) == Need::Restarted
         };
         let (mut kill, mut start) = (Vec::new(), Vec::new());
@@ -109,14 +110,14 @@ impl Worker {
             mains += 1;
         }
         if keep == 0 && mains == 0 {
-            // Sidecars alone keep no Pod alive.
+            // Sidecars alone do not keep a Pod alive.
             return self.plan_kill();
         }
         kill.into_iter().chain(start).chain(self.plan_sizes(sizes)).collect()
     }
 }
 
-/// The container was made from another definition.
+/// Whether the container was made from another definition.
 fn changed(spec: &PodContainer, seen: &Seen) -> bool {
     seen.info.annotations.get(keys::HASH) != Some(&spec.hash())
 }

@@ -24,15 +24,15 @@ pub struct Pod {
     pub grace: i64,
     /// `spec.readinessGates`.
     pub gates: Vec<String>,
-    /// In the order in which they start: init containers and sidecars, then the others.
+    /// In start order: init containers and sidecars, then the others.
     pub containers: Vec<PodContainer>,
-    /// The UID of the static Pod that it mirrors.
+    /// UID of the static Pod that it mirrors.
     pub mirrors: Option<String>,
     /// The status in the API.
     pub status: ApiStatus,
 }
 
-/// The status in the API, as far as the kubelet looks into it.
+/// The status in the API, as far as the kubelet reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApiStatus {
@@ -80,9 +80,9 @@ pub struct PodContainer {
     pub ports: Option<Value>,
     /// `resources`.
     pub size: Resources,
-    /// `resizePolicy`: a change of CPU, of memory restarts it.
+    /// `resizePolicy`: whether a change of CPU, or of memory, restarts it.
     pub restart_for: (bool, bool),
-    /// `restartPolicy` of a container that is no sidecar.
+    /// `restartPolicy` of a container that is not a sidecar.
     pub policy: Option<Policy>,
     /// `restartPolicyRules` with the action `Restart`: whether the operator is `NotIn`, and the exit codes.
     pub rules: Vec<(bool, Vec<i32>)>,
@@ -90,7 +90,7 @@ pub struct PodContainer {
 }
 
 impl PodContainer {
-    /// What decides whether the kubelet replaces a container: since 1.31 name and image.
+    /// Hash that decides whether the kubelet replaces a container: since 1.31, of name and image.
     pub fn hash(&self) -> String {
         let text = self.name.bytes().chain([0]).chain(self.image.bytes());
         let hash =
@@ -98,7 +98,7 @@ impl PodContainer {
         format!("{hash:x}")
     }
 
-    /// What its back-off is kept by beside its name: since 1.34 resources belong to it.
+    /// Back-off key beside its name: since 1.34 it includes resources.
     pub fn backoff_key(&self) -> String {
         if self.size == Resources::default() {
             return self.image.clone();
@@ -106,12 +106,12 @@ impl PodContainer {
         format!("{} {}", self.image, cgroups::text(&self.size))
     }
 
-    /// When an instance passes its readiness probe; nothing for never.
+    /// When an instance passes its readiness probe; None for never.
     pub fn ready_after(&self, instance: &ContainerInfo) -> Option<u64> {
         self.behaviour.ready.filter(|_| !instance.annotations.contains_key(keys::UNREADY))
     }
 
-    /// The process of an instance with that size. One that uses more memory than it may ends soon.
+    /// The process of an instance with this size. If it uses more memory than its limit, it ends soon.
     pub fn process(&self, attempt: u32, size: &Resources) -> Process {
         let mut process = self.behaviour.process(attempt, self.hook_command().as_deref());
         if size.memory_limit.is_some_and(|limit| limit < self.behaviour.uses << 20) {
@@ -120,7 +120,7 @@ impl PodContainer {
         process
     }
 
-    /// `ContainerShouldRestart`: it has ended with that exit code.
+    /// `ContainerShouldRestart` after this exit code.
     pub fn again(&self, pod: Policy, exit_code: i32) -> bool {
         if self.kind == Kind::Sidecar {
             return true;
@@ -208,7 +208,8 @@ impl Pod {
         self.containers.iter().filter(move |c| c.kind == kind)
     }
 
-    /// Condition of that type in the API, where it is not the kubelet's own.
+    /// Whether the API's condition of this type is True; None if it does not exist. For types that are not
+    /// the kubelet's.
     pub fn gate_open(&self, type_: &str) -> Option<bool> {
         self.status.conditions.iter().find(|c| c.type_ == type_).map(|c| c.status == "True")
     }

@@ -1,13 +1,14 @@
-//! Sizes of Pods: what the kubelet has admitted, what containers were given, what waits for room. `pkg/kubelet/allocation`
-//! and `doPodResizeAction` of `pkg/kubelet/kuberuntime`, Kubernetes 1.34 to 1.36.
+//! Sizes of Pods: admitted, given to containers, or waiting for room. `pkg/kubelet/allocation` and
+//! `doPodResizeAction` of `pkg/kubelet/kuberuntime`, Kubernetes 1.34 to 1.36.
 //!
-//! - What is admitted is on disk, and so is what containers were given: both outlive the kubelet's process.
-//! - A new size is judged when the Pod changes; what has no room is judged again when another Pod goes or shrinks, and
-//!   every half a minute.
-//! - The new size is written into the control groups by the next pass. A container whose `resizePolicy` asks for it is
-//!   ended and started instead.
-//! - The Pod's group is written with the containers', CPU when the CPU of one changes, memory when its memory does.
-//! - A memory limit is not lowered below what is in use: that is tried again.
+//! - Admitted and given sizes are on disk: both outlive the kubelet's process.
+//! - The kubelet judges a new size when the Pod changes. A size without room is judged again when another Pod
+//!   goes or shrinks, and every half minute.
+//! - The next pass writes the new size into the control groups. A container whose `resizePolicy` asks for it
+//!   is restarted instead.
+//! - The Pod's group is written with the containers': CPU if a container's CPU changes, memory if its memory
+//!   does.
+//! - A memory limit is not lowered below the memory in use; the kubelet tries again.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +21,22 @@ use super::{Kubelet, Options};
 use crate::node::cgroups::{Cgroups, of_pod};
 use crate::node::runtime::{ContainerInfo, State};
 
-/// Between two looks at what has no room.
+/// Time between two judgements of sizes without room.
 const RETRY_MS: u64 = 30_000;
 
 /// Sizes on one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
-    /// What was admitted, by Pod UID and container.
+    /// Admitted sizes, by Pod UID and container.
     allocated: BTreeMap<(String, String), Resources>,
     pub(super) cgroups: Cgroups,
-    /// Millicores that Pods beside those of the model ask for.
+    /// Millicores that Pods outside the model request.
     pub(super) others: i64,
-    /// When what has no room is judged again.
+    /// When sizes without room are judged again.
     pub(super) retry_at: Option<u64>,
     /// The kubelet does not resize.
     pub(super) fixed: bool,
-    /// It leaves a Pod's group as it is for a container that does not run.
+    /// It leaves a Pod's group unchanged for a container that does not run.
     pub(super) leaves: bool,
 }
 
@@ -51,14 +52,14 @@ pub(super) enum Need {
 pub(super) type Pending = (&'static str, String);
 
 impl Sizes {
-    /// Nothing admitted yet.
+    /// No size is admitted yet.
     pub(super) fn new(options: &Options) -> Self {
         let mut sizes = Self { fixed: !options.resizes, leaves: options.leaves, ..Self::default() };
         sizes.cgroups.keep(options.keeping);
         sizes
     }
 
-    /// What was admitted for a container. A kubelet that does not resize keeps no record of it.
+    /// The admitted size of a container. A kubelet that does not resize keeps no record of it.
     pub(super) fn allocated(&self, uid: &str, container: &PodContainer) -> Resources {
         if self.fixed {
             return container.size;
@@ -66,34 +67,34 @@ impl Sizes {
         self.allocated.get(&(uid.to_owned(), container.name.clone())).copied().unwrap_or(container.size)
     }
 
-    /// A Pod is admitted as it is, unless it was before.
+    /// Admits a Pod as it is, unless it is admitted already.
     pub(super) fn admit(&mut self, uid: &str, containers: &[PodContainer]) {
         for container in containers {
             self.allocated.entry((uid.to_owned(), container.name.clone())).or_insert(container.size);
         }
     }
 
-    /// A Pod is gone: there is room.
+    /// Drops a deleted Pod, which makes room.
     pub(super) fn forget(&mut self, now: u64, uid: &str) {
         self.allocated.retain(|(pod, _), _| pod != uid);
         self.cgroups.forget(uid);
         self.look_again(now);
     }
 
-    /// What has no room is judged again at once.
+    /// Judges sizes without room again at once.
     pub(super) fn look_again(&mut self, now: u64) {
         if self.retry_at.is_some() {
             self.retry_at = Some(now);
         }
     }
 
-    /// Millicores that all Pods but one ask for.
+    /// Millicores that all other Pods request.
     fn used_beside(&self, uid: &str) -> i64 {
         let others = self.allocated.iter().filter(|((pod, _), _)| pod != uid);
         self.others + others.filter_map(|(_, size)| size.cpu_request).sum::<i64>()
     }
 
-    /// What a running container needs to get what was admitted for it.
+    /// What a running container needs to get its admitted size.
     pub(super) fn need(&self, uid: &str, spec: &PodContainer, info: &ContainerInfo) -> Need {
         if self.fixed {
             return Need::Nothing;
@@ -121,13 +122,13 @@ impl Kubelet {
         &mut self.sizes.cgroups
     }
 
-    /// Pods of others ask for so many millicores from now on.
+    /// Pods outside the model request this many millicores from now on.
     pub fn crowd(&mut self, now: u64, millicores: i64) {
         self.sizes.others = millicores;
         self.sizes.look_again(now);
     }
 
-    /// Judges the size that the spec of a Pod asks for.
+    /// Judges the size that a Pod's spec requests.
     pub(super) fn judge_size(&mut self, now: u64, uid: &str) {
         let Some(worker) = self.workers.get_mut(uid) else { return };
         worker.judge_size(now, self.options.millicores, self.options.judges_capacity, &mut self.sizes);
@@ -136,7 +137,7 @@ impl Kubelet {
         }
     }
 
-    /// Judges again what has no room.
+    /// Judges sizes without room again.
     pub(super) fn retry_sizes(&mut self, now: u64) {
         if self.sizes.retry_at.take_if(|at| *at <= now).is_none() {
             return;
@@ -188,12 +189,12 @@ impl Worker {
         }
     }
 
-    /// The running instance of a container, as the last look showed it.
+    /// The running instance of a container at the last look.
     fn instance(&self, name: &str) -> Option<&Seen> {
         self.view.newest(name).filter(|seen| seen.info.state == State::Running)
     }
 
-    /// Containers that run with something else than was admitted.
+    /// Whether a container runs with another size than admitted.
     pub(super) fn missized(&self, sizes: &Sizes) -> bool {
         self.pod.containers.iter().any(|spec| {
             let seen = self.instance(&spec.name);
@@ -201,16 +202,16 @@ impl Worker {
         })
     }
 
-    /// Makes the Pod's control group before a container is made in it, or has what was admitted written into it.
+    /// Makes the Pod's control group before a container in it, or writes the admitted size into it.
     pub(super) fn make_pod(&self, cx: &mut Cx<'_>) {
         let made = cx.sizes.fixed || cx.sizes.leaves;
-        // It is there once it is made, whether it holds what was written or not yet.
+        // The group exists once it is made, even if its values are not in effect yet.
         if !made || cx.sizes.cgroups.given_to_pod(&self.pod.uid).is_none() {
             self.size_pod(cx);
         }
     }
 
-    /// A container is ended: where it is for its size, its Pod gets what was admitted.
+    /// Before a container ends for its size, gives its Pod the admitted size.
     pub(super) fn size_with(&self, cx: &mut Cx<'_>, ended: &[String]) {
         let for_size = ended.iter().filter_map(|id| {
             let seen = self.view.containers.iter().find(|seen| seen.info.id == *id)?;
@@ -221,12 +222,12 @@ impl Worker {
         }
     }
 
-    /// Has what was admitted written into the Pod's control group.
+    /// Writes the admitted size into the Pod's control group.
     fn size_pod(&self, cx: &mut Cx<'_>) {
         self.size_pod_for(cx, true, true);
     }
 
-    /// The same, each resource only where a container's changes.
+    /// The same, but only resources that change for a container.
     fn size_pod_for(&self, cx: &mut Cx<'_>, cpu: bool, memory: bool) {
         let all: Vec<Resources> =
             self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
@@ -241,7 +242,7 @@ impl Worker {
         cx.sizes.cgroups.write_pod(cx.now, uid, size);
     }
 
-    /// The new sizes are written, unless one cannot be.
+    /// Writes the new sizes, up to the first that is impossible.
     pub(super) fn write_sizes(&mut self, cx: &mut Cx<'_>, pass: &mut Pass, names: &[String]) {
         let (mut error, mut cpu, mut memory) = (None, false, false);
         for name in names {
@@ -271,13 +272,13 @@ impl Worker {
         if error.is_none() {
             self.size_pod_for(cx, cpu, memory);
         }
-        // Whoever waits for room may have some now; and the status tells.
+        // Waiting sizes may have room now, and the status must show the change.
         cx.sizes.look_again(cx.now);
         self.size_error = error;
         self.renew_status(cx);
     }
 
-    /// The step that writes new sizes, if any container needs it.
+    /// The step that writes new sizes, if a container needs it.
     pub(super) fn plan_sizes(&self, sizes: &Sizes) -> Option<Step> {
         let written = |spec: &&PodContainer| {
             let seen = self.instance(&spec.name);
@@ -288,7 +289,7 @@ impl Worker {
     }
 }
 
-/// Amounts as the API has them.
+/// Amounts in API form.
 pub(super) fn shown(cpu: Option<i64>, memory: Option<i64>) -> BTreeMap<String, String> {
     let amounts = [(Resource::Cpu, cpu), (Resource::Memory, memory)];
     amounts.into_iter().filter_map(|(r, amount)| Some((r.as_str().to_owned(), r.show(amount?)))).collect()

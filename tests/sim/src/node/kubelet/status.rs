@@ -14,13 +14,13 @@ use super::pod::Amounts;
 pub struct ContainerStatus {
     /// Name.
     pub name: String,
-    /// What it does.
+    /// Its current state.
     pub state: ContainerState,
-    /// How the instance before ended.
+    /// How the previous instance ended.
     pub last_state: ContainerState,
-    /// It passes its readiness probe.
+    /// Whether it passes its readiness probe.
     pub ready: bool,
-    /// How often it was restarted.
+    /// Number of restarts.
     pub restart_count: i32,
     /// The image.
     pub image: String,
@@ -30,17 +30,17 @@ pub struct ContainerStatus {
     /// `<runtime>://<id>`.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// It passed its startup probe.
+    /// Whether it passed its startup probe.
     pub started: Option<bool>,
-    /// The requests that were admitted.
+    /// The admitted requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_resources: Option<BTreeMap<String, String>>,
-    /// What it runs with.
+    /// The resources that it runs with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Amounts>,
 }
 
-/// `state` and `lastState`: at most one of them.
+/// `state` and `lastState`: at most one field is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
@@ -116,14 +116,14 @@ pub struct Condition {
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// RFC 3339, the clock of who wrote it.
+    /// RFC 3339, the writer's clock.
     pub last_transition_time: Option<String>,
-    /// The Pod's generation that it is about.
+    /// The Pod's generation that it describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// What the kubelet says of a Pod.
+/// A Pod's status from the kubelet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
@@ -131,10 +131,10 @@ pub struct PodStatus {
     pub phase: String,
     /// The kubelet's own conditions.
     pub conditions: Vec<Condition>,
-    /// Of init containers and sidecars.
+    /// Statuses of init containers and sidecars.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    /// Of the others.
+    /// Statuses of the other containers.
     pub container_statuses: Vec<ContainerStatus>,
     /// The node's address.
     #[serde(rename = "hostIP")]
@@ -144,11 +144,11 @@ pub struct PodStatus {
     pub pod_ip: String,
     /// When the kubelet first saw it.
     pub start_time: String,
-    /// The Pod's generation that this is about.
+    /// The Pod's generation that it describes.
     pub observed_generation: i64,
 }
 
-/// Types of conditions that are the kubelet's.
+/// Condition types that belong to the kubelet.
 pub const OWN_CONDITIONS: [&str; 7] = [
     "PodScheduled",
     "PodReadyToStartContainers",
@@ -166,14 +166,14 @@ pub struct StatusWrite {
     pub namespace: String,
     /// Name of the Pod.
     pub name: String,
-    /// UID of the Pod: where another Pod has the name by now, nothing is written.
+    /// UID of the Pod: if another Pod has the name by now, nothing is written.
     pub uid: String,
-    /// The fields that are the kubelet's, among the conditions only its own.
+    /// The kubelet's fields; of the conditions, only its own.
     pub status: Value,
 }
 
 impl StatusWrite {
-    /// The status after this write: lists of containers are replaced, conditions of others stay.
+    /// The status after this write: it replaces lists of containers and keeps conditions of other writers.
     pub fn merged(&self, stored: &Value) -> Value {
         let mut status = stored.as_object().cloned().unwrap_or_default();
         let own = |c: &&Value| OWN_CONDITIONS.iter().any(|t| c["type"] == *t);

@@ -26,7 +26,7 @@ struct Bench {
     pods: BTreeMap<String, Value>,
     /// Status writes, with their times.
     writes: Vec<(u64, StatusWrite)>,
-    /// The API server takes writes.
+    /// Whether the API server accepts writes.
     up: bool,
     mirrors: u32,
 }
@@ -97,7 +97,7 @@ impl Bench {
         self.node.kubelet.start(self.now, &pods);
     }
 
-    /// Lets that much time pass.
+    /// Lets milliseconds pass.
     fn pass(&mut self, ms: u64) {
         let end = self.now + ms;
         self.until_time(end, |_| false);
@@ -105,7 +105,7 @@ impl Bench {
         self.turn();
     }
 
-    /// Lets time pass until that holds, which takes at most that long. How long it took.
+    /// Lets time pass until `holds`, at most `limit_ms`. Returns how long it took.
     fn until(&mut self, limit_ms: u64, holds: impl Fn(&Self) -> bool) -> u64 {
         let begin = self.now;
         assert!(
@@ -168,7 +168,7 @@ impl Bench {
     }
 }
 
-/// A Pod with those containers (name and behaviour).
+/// A Pod with these containers (name and behaviour).
 fn pod(containers: &[(&str, &str)]) -> Value {
     let list: Vec<Value> =
         containers.iter().map(|(n, _)| json!({"name": n, "image": format!("{n}:1")})).collect();

@@ -1,4 +1,4 @@
-//! What the kubelet's last look at the runtime showed of a Pod.
+//! A Pod as the kubelet's last look at the runtime showed it.
 
 use crate::node::keys;
 use crate::node::runtime::{ContainerInfo, Runtime, State};

@@ -1,4 +1,4 @@
-//! One Pod in the kubelet: what it knows of it, and the pass that it is in.
+//! A Pod in the kubelet: its state, and its current pass.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,44 +17,44 @@ use crate::rng::Rng;
 #[derive(Clone, Debug)]
 pub(super) struct Worker {
     pub(super) pod: Pod,
-    /// UID of the API object that shows the status; of a static Pod its mirror's, once there is one.
+    /// UID of the API object that shows the status; for a static Pod its mirror's, once the mirror exists.
     pub(super) shown_as: Option<String>,
     /// A static Pod, in API form.
     pub(super) manifest: Option<serde_json::Value>,
     pub(super) life: Life,
-    /// No API object stands for it any more.
+    /// Whether its API object is gone.
     pub(super) gone: bool,
     pub(super) view: View,
     pub(super) start_time: Option<String>,
     /// Why the last start of a container failed: reason and message.
     pub(super) reasons: BTreeMap<String, (String, String)>,
-    /// What the readiness probes said, by container ID.
+    /// Results of the readiness probes, by container ID.
     pub(super) ready: BTreeMap<String, bool>,
-    /// Probes that pass then.
+    /// Probes that will pass: time and container ID.
     pub(super) probes: Vec<(u64, String)>,
-    /// The Pod's generation in the last pass: what a probe says since is told with that one.
+    /// The Pod's generation in the last pass; later probe results are reported with it.
     pub(super) synced: i64,
-    /// The next pass.
+    /// When the next pass begins.
     pub(super) sync_at: Option<u64>,
     pub(super) pass: Option<Pass>,
     pub(super) collected_at: u64,
-    /// The last status that was made.
+    /// The last status that the kubelet made.
     pub(super) status: Option<PodStatus>,
-    /// What the API server is known to have.
+    /// The status that the API server is known to have.
     pub(super) stored: Option<PodStatus>,
     pub(super) writing: Option<PodStatus>,
     pub(super) publish_at: Option<u64>,
     pub(super) delete_at: Option<u64>,
-    /// Why the size that the spec asks for waits.
+    /// Why the size in the spec waits.
     pub(super) pending: Option<Pending>,
-    /// Why the size that was admitted cannot be written.
+    /// Why the admitted size cannot be written.
     pub(super) size_error: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Living,
-    /// Its containers are ended, within so many seconds.
+    /// Its containers are being ended, with this grace in seconds.
     Terminating(i64),
     Terminated,
 }
@@ -68,7 +68,7 @@ pub(super) struct Pass {
     pub(super) sandbox: Option<String>,
     pub(super) did: bool,
     pub(super) failed: bool,
-    /// The first back-off that ends.
+    /// When the first back-off ends.
     pub(super) until: Option<u64>,
 }
 
@@ -79,15 +79,15 @@ pub(super) enum Step {
     StopSandbox(String),
     RunSandbox(u32),
     Start(String),
-    /// The same once its image was pulled.
+    /// The same, after its image was pulled.
     Make(String),
-    /// Writes what was admitted into the control groups of these.
+    /// Writes the admitted sizes into the control groups of these containers.
     Resize(Vec<String>),
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Doing {
-    /// Of these containers, done then.
+    /// A resize of these containers, done at that time.
     Resize {
         names: Vec<String>,
         at: u64,
@@ -111,28 +111,28 @@ pub(super) enum Doing {
     },
 }
 
-/// What a worker works with.
+/// Context of a worker.
 pub(super) struct Cx<'a> {
     pub(super) now: u64,
     /// Nanoseconds of the node's wall clock.
     pub(super) wall: i64,
-    /// It has seen the runtime's containers since it started.
+    /// Whether the kubelet has seen the runtime's containers since its start.
     pub(super) looked: bool,
     pub(super) runtime: &'a mut Runtime,
     pub(super) rng: &'a mut Rng,
     pub(super) options: &'a Options,
     pub(super) host_ip: &'a str,
     pub(super) backoff: &'a mut BackOff,
-    /// Of pulls.
+    /// Back-off of pulls.
     pub(super) image_backoff: &'a mut BackOff,
     pub(super) sizes: &'a mut Sizes,
-    /// The highest restart count of each container, as the folders of their logs show it.
+    /// Highest restart count of each container, as the folders of their logs show it.
     pub(super) logs: &'a mut BTreeMap<(String, String), u32>,
     pub(super) writes: &'a mut Vec<Write>,
 }
 
 impl Cx<'_> {
-    /// A time and up to half as much.
+    /// A duration, plus up to half of it at random.
     pub(super) fn jitter(&mut self, ms: u64) -> u64 {
         ms + self.rng.below(ms / 2 + 1)
     }
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// The last status of a container: as this kubelet made it, else as the API has it.
+    /// The last status of a container: from this kubelet, or before its first status from the API.
     pub(super) fn old(&self, name: &str) -> Option<&ContainerStatus> {
         let api = &self.pod.status;
         let (inits, mains) = match &self.status {
@@ -184,7 +184,7 @@ impl Worker {
     pub(super) fn changed(&mut self, now: u64, pod: Pod, runtime: &mut Runtime) {
         let old = &self.pod;
         let gates = |pod: &Pod| pod.gates.iter().map(|g| pod.gate_open(g)).collect::<Vec<_>>();
-        // A status that comes back wakes nobody, but for the conditions behind the gates.
+        // A status that the kubelet wrote itself causes no pass; changed conditions of readiness gates do.
         let wakes = old.containers != pod.containers
             || old.deleting != pod.deleting
             || old.generation != pod.generation
@@ -210,7 +210,8 @@ impl Worker {
         if shorter {
             self.drop_kills(runtime);
         }
-        // Somebody wrote over it, or the API server went back in time: the next round over all Pods repairs it.
+        // Another writer changed the status, or the API server went back in time. The next round over all
+        // Pods repairs it.
         if self.stored.is_some() && self.differs() && self.publish_at.is_none() {
             self.publish_at = Some(now + super::ROUND_MS);
         }
@@ -227,7 +228,7 @@ impl Worker {
         self.sync_at = Some(now);
     }
 
-    /// A shorter grace counts at once: what is being ended is ended anew.
+    /// A shorter grace counts at once: the kubelet begins the end again.
     fn drop_kills(&mut self, runtime: &mut Runtime) {
         if let Some(Pass { doing: Some(Doing::Kills(kills)), .. }) = &self.pass {
             for call in kills.iter().filter_map(Kill::call) {
@@ -237,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// What the API has is not what was stored there.
+    /// Whether the API's status differs from the one stored there last.
     fn differs(&self) -> bool {
         let Some(ours) = &self.stored else { return true };
         let ApiStatus { phase, conditions, container_statuses, init_container_statuses, .. } =
@@ -251,8 +252,9 @@ impl Worker {
             || init_container_statuses != &ours.init_container_statuses
     }
 
-    /// Makes the status anew and has it written, with a lag, when it is another one. Gives back whether the Pod ends: that
-    /// phase is told once nothing of the Pod runs (`mergePodStatus` of the kubelet's status manager).
+    /// Makes the status again. If it changed, has it written after a lag. Returns whether the Pod ends; the
+    /// status shows that phase once nothing of the Pod runs (`mergePodStatus` of the kubelet's status
+    /// manager).
     pub(super) fn renew_status(&mut self, cx: &mut Cx<'_>) -> bool {
         if self.start_time.is_none() {
             self.start_time = Some(rfc3339(cx.wall));
@@ -306,7 +308,7 @@ impl Worker {
         }
     }
 
-    /// A write of the status came back.
+    /// Takes the result of a status write.
     pub(super) fn written(&mut self, now: u64, stored: bool) {
         let Some(status) = self.writing.take() else { return };
         if !stored {
@@ -335,7 +337,7 @@ impl Worker {
     }
 }
 
-/// What the probes said before the kubelet started: containers keep their readiness over its restart.
+/// Probe results from before the kubelet's start: containers keep their readiness over its restart.
 fn ready_before(status: &ApiStatus) -> BTreeMap<String, bool> {
     let all = status.container_statuses.iter().chain(&status.init_container_statuses);
     all.filter(|s| s.ready)

@@ -1,10 +1,10 @@
-//! What happens as time passes.
+//! Events of the runtime as time passes.
 
 use super::types::{Answer, CallId, Client, Code, Failure, Reply, SandboxInfo, State, What};
 use super::{Mode, Runtime, Waiting};
 
 impl Runtime {
-    /// Lets everything happen that is due; the replies that are there by then, the kubelet's excepted.
+    /// Does everything that is due; returns the replies that are due, except the kubelet's.
     pub fn advance(&mut self, now: u64) -> Vec<(CallId, Reply)> {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.happen(at);
@@ -69,7 +69,7 @@ impl Runtime {
         self.settle(at);
     }
 
-    /// Containers that are being started run, or cannot.
+    /// Runs the containers that are being started, or fails them.
     fn begin(&mut self, at: u64) {
         let wall_offset = self.wall_offset;
         let wall = |at: u64| (at.cast_signed() + wall_offset) * 1_000_000;
@@ -97,7 +97,7 @@ impl Runtime {
         }
     }
 
-    /// Stops whose timeout is over.
+    /// Kills the containers of stops whose timeout is over.
     fn kill_late(&mut self, at: u64) {
         let late: Vec<String> = self
             .waits
@@ -115,7 +115,7 @@ impl Runtime {
         }
     }
 
-    /// Processes that ended.
+    /// Records the processes that ended.
     pub(super) fn notice(&mut self, at: u64) {
         let wall_offset = self.wall_offset;
         let mut ended = Vec::new();
@@ -137,7 +137,7 @@ impl Runtime {
         }
     }
 
-    /// Calls that have what they waited for.
+    /// Answers the calls that have what they waited for.
     fn settle(&mut self, at: u64) {
         let mut done = Vec::new();
         let mut waits = std::mem::take(&mut self.waits);
@@ -164,7 +164,7 @@ impl Runtime {
     }
 
     fn outcome(&self, at: u64, what: &Waiting) -> Option<Reply> {
-        // A container that was removed meanwhile has ended.
+        // A container that was removed meanwhile counts as ended.
         let container = |id: &str| self.containers.get(id);
         let ended = |id: &str| container(id).is_none_or(|c| c.info.state == State::Exited);
         match what {
@@ -226,7 +226,7 @@ impl Runtime {
         id
     }
 
-    /// The runtime's process is gone, and with it its calls and what it only remembered.
+    /// The runtime's process dies: its calls fail, and its memory is lost.
     pub(super) fn cut(&mut self, now: u64) {
         let waits = std::mem::take(&mut self.waits);
         let replies = std::mem::take(&mut self.replies);
@@ -243,7 +243,7 @@ impl Runtime {
     }
 }
 
-/// Its end is waited for.
+/// Whether the runtime waits for the container's end.
 fn runs(state: State) -> bool {
     matches!(state, State::Running | State::Unknown)
 }

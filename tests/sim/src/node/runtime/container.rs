@@ -6,24 +6,24 @@ use super::process::Process;
 use super::types::{ContainerConfig, ContainerInfo, State};
 use crate::node::image::Image;
 
-/// A container: what the runtime believes of it (`info`), and what its process really does.
+/// A container: what the runtime believes (`info`), and what its process really does.
 #[derive(Clone, Debug)]
 pub struct Container {
-    /// What list and status tell.
+    /// What lists and statuses show.
     pub info: ContainerInfo,
     /// How its process behaves.
     pub process: Process,
-    /// Being started: when it runs.
+    /// When it runs, while it is being started.
     pub(super) starting: Option<u64>,
-    /// When its process began; absent before.
+    /// When its process began; None before.
     pub(super) began: Option<u64>,
     /// When its process ends or ended, and its exit code.
     pub(super) end: Option<(u64, i32)>,
-    /// The runtime remembers that it sent the stop signal. Lost when the runtime restarts.
+    /// Whether the runtime remembers that it sent the stop signal. Lost when the runtime restarts.
     pub(super) signalled: bool,
-    /// Stop signals that its process got.
+    /// Number of stop signals that its process got.
     pub(super) signals: u32,
-    /// Its process cannot be killed before that time (it hangs in the kernel).
+    /// Its process cannot be killed before this time (it hangs in the kernel).
     pub(super) undying: u64,
 }
 
@@ -75,7 +75,7 @@ impl Container {
         self.end.filter(|(at, _)| *at <= now).map(|(at, _)| at)
     }
 
-    /// The process ends no later than that.
+    /// Lets the process end no later than that.
     pub(super) fn end_by(&mut self, at: u64, code: i32) {
         let at = at.max(self.undying);
         if self.end.is_none_or(|(planned, _)| planned > at) {
@@ -83,7 +83,7 @@ impl Container {
         }
     }
 
-    /// It was found ended.
+    /// Records its end.
     pub(super) fn exited(&mut self, wall: i64, code: i32, reason: &str) {
         self.info.state = State::Exited;
         self.info.finished_at = wall;

@@ -1,21 +1,21 @@
-//! What can go wrong with a runtime.
+//! Faults of a runtime.
 
 use super::types::{Code, Method, State, What};
 use super::{Mode, Runtime, uuid};
 
 impl Runtime {
-    /// The runtime's process dies: calls under way are cut, new ones are refused. Containers live on.
+    /// The runtime's process dies: calls in progress are cut, new ones are refused. Containers live on.
     pub fn down(&mut self, now: u64) {
         self.mode = Mode::Down;
         self.hangs_until = 0;
         self.cut(now);
     }
 
-    /// It starts again, and says for so long that it is not initialized.
+    /// Starts the process again; for `init_ms` it answers that it is not initialized.
     pub fn up(&mut self, now: u64, init_ms: u64) {
         if self.mode == Mode::Down {
             self.mode = Mode::Starting(now + init_ms);
-            // Containers whose start was cut: nothing runs in them.
+            // A container whose start was cut has no process.
             for container in self.containers.values_mut() {
                 if container.starting.take().is_some() && container.began.is_none() {
                     container.exited(0, 255, "Unknown");
@@ -24,40 +24,40 @@ impl Runtime {
         }
     }
 
-    /// Both at once.
+    /// Down, then up at once.
     pub fn restart(&mut self, now: u64, init_ms: u64) {
         self.down(now);
         self.up(now, init_ms);
     }
 
-    /// It is up, or starting.
+    /// Whether it is up or starting.
     pub fn is_up(&self) -> bool {
         self.mode != Mode::Down
     }
 
-    /// It does nothing until then; calls wait.
+    /// The process does nothing until then; calls wait.
     pub fn hang(&mut self, until: u64) {
         self.hangs_until = self.hangs_until.max(until);
     }
 
-    /// The next call of that method fails with that code, after it took effect or before.
+    /// The next call of that method fails with that code, after it takes effect (`applied`) or before.
     pub fn fail_next(&mut self, method: Method, code: Code, applied: bool) {
         self.planned.push((method, code, applied));
     }
 
-    /// So many stops from now on say that they worked, and did nothing.
+    /// The next `count` stops report success but do nothing.
     pub fn lie_next_stops(&mut self, count: u32) {
         self.lies += count;
     }
 
-    /// A container's process ends now with that exit code; for instance 137 when memory ran out.
+    /// A container's process ends now with that exit code; for instance 137 if memory ran out.
     pub fn crash(&mut self, now: u64, id: &str, code: i32) {
         if let Some(container) = self.containers.get_mut(id).filter(|c| c.alive(now)) {
             container.end = Some((now, code));
         }
     }
 
-    /// The kernel kills a container's process for the lack of memory.
+    /// The kernel kills a container's process because memory ran out.
     pub fn run_out_of_memory(&mut self, now: u64, id: &str) {
         if let Some(container) = self.containers.get_mut(id).filter(|c| c.alive(now)) {
             container.process.out_of_memory = true;
@@ -75,8 +75,8 @@ impl Runtime {
         }
     }
 
-    /// A Pod's sandbox ends by itself, its containers with it: they share its process namespace, or its network is
-    /// gone.
+    /// A Pod's sandbox ends by itself, its containers with it: they share its process namespace, or lose its
+    /// network.
     pub fn break_sandbox(&mut self, now: u64, id: &str) {
         let Some(sandbox) = self.sandboxes.get_mut(id) else { return };
         sandbox.ready = false;
@@ -96,11 +96,11 @@ impl Runtime {
         }
     }
 
-    /// The node dies and boots: every process has ended, the boot ID is another one. The runtime is down until
-    /// [`up`](Self::up). Its records are on disk and tell of ended containers (exit code 255), or are `wiped`.
+    /// The node dies and boots: every process has ended, and the boot ID changes. The runtime is down until
+    /// [`up`](Self::up). Its records are on disk and show ended containers (exit code 255), or are `wiped`.
     pub fn reboot(&mut self, now: u64, wiped: bool) {
         self.down(now);
-        // Nobody hears of a broken connection: the callers died as well.
+        // No caller sees a broken connection: the callers died, too.
         self.replies.clear();
         self.boot_id = uuid(&mut self.rng);
         self.touch(now);

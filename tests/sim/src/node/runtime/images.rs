@@ -1,33 +1,33 @@
-//! The images of a node: what its runtime has pulled, and what takes it away again.
+//! The images of a node: pulls and removals.
 
 use super::types::Failure;
 use super::{Client, Runtime};
 use crate::node::image::Image;
 use crate::node::registry::Registry;
 
-/// The node has an image from now on, or has it no more.
+/// The node got or lost an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageNews {
     /// The image, under all its names.
     pub image: Image,
-    /// It is there.
+    /// Whether the node has it now.
     pub has: bool,
 }
 
 impl Runtime {
-    /// What the registries say to this node.
+    /// The registries as this node sees them.
     pub fn registry_mut(&mut self) -> &mut Registry {
         &mut self.registry
     }
 
-    /// Other registries than those whose pulls take no time.
+    /// Replaces the default registries, whose pulls take no time.
     #[must_use]
     pub fn with_registry(mut self, registry: Registry) -> Self {
         self.registry = registry;
         self
     }
 
-    /// Pulls take no time.
+    /// Whether pulls take no time.
     pub fn pulls_at_once(&self) -> bool {
         self.registry.at_once()
     }
@@ -37,12 +37,12 @@ impl Runtime {
         self.images.values().find(|image| image.is_named(reference))
     }
 
-    /// Bytes that are free where images are kept.
+    /// Free bytes for images.
     pub fn free_bytes(&self, now: u64) -> u64 {
         if now < self.full_until { 0 } else { 1 << 40 }
     }
 
-    /// There is no room for images until then.
+    /// Leaves no room for images until that time.
     pub fn fill_disk(&mut self, until: u64) {
         self.full_until = until;
     }
@@ -69,7 +69,7 @@ impl Runtime {
         Ok(id)
     }
 
-    /// The kubelet's garbage collection: what no container uses is removed, whether it runs or has ended.
+    /// The kubelet's garbage collection: removes images that no container uses, running or ended.
     pub fn collect_images(&mut self) {
         let used = |id: &String| self.containers.values().any(|c| c.info.image_id == *id);
         let unused: Vec<String> = self.images.keys().filter(|id| !used(id)).cloned().collect();
@@ -84,7 +84,7 @@ impl Runtime {
         }
     }
 
-    /// All images are gone.
+    /// Removes all images.
     pub(super) fn wipe_images(&mut self) {
         let all: Vec<String> = self.images.keys().cloned().collect();
         for id in all {
@@ -92,7 +92,7 @@ impl Runtime {
         }
     }
 
-    /// What changed since it was last asked.
+    /// Changes since the last call.
     pub fn take_image_news(&mut self) -> Vec<ImageNews> {
         std::mem::take(&mut self.image_news)
     }

@@ -1,22 +1,23 @@
 //! The model of a container runtime that speaks CRI v1: containerd, by option CRI-O.
 //!
-//! Time is virtual and given, in milliseconds. A call takes effect when it is made, and its reply is there
-//! [`Options::call_ms`] later; what has to wait (a stop, a command, a start) replies when it is over.
+//! Time is virtual and given by the caller, in milliseconds. A call takes effect when it is made, and its
+//! reply arrives [`Options::call_ms`] later. A call that must wait (stop, command, start) replies at the end.
 //!
-//! What is modelled, with its source: `reference/crr.md` section 4.5, `cri-proto/tests/containerd.rs`, containerd's
-//! `pkg/cri/server` and CRI-O's `server` as published; for containerd 1.6 and 2 each of these is compared with the real
-//! one (`conform::runtime`). CRI-O was read and not run.
+//! Sources: `reference/crr.md` section 4.5, `cri-proto/tests/containerd.rs`, containerd's `pkg/cri/server`
+//! and CRI-O's `server` as published. For containerd 1.6 and 2, each fact is compared with the real runtime
+//! (`conform::runtime`). CRI-O was read and not run.
 //!
-//! - An ID may be a prefix of the container's; an unknown one is `NotFound`, except in a removal, and in a stop from
-//!   containerd 1.7 on and in CRI-O (success).
-//! - A stop of a container that does not run is a success without effect, also of one that was never started. A timeout
-//!   of 0 kills at once. The stop signal is sent once in the life of a container, however many stops there are, as long
-//!   as the runtime lives: it remembers that in memory only. Every stop kills when its own timeout is over.
-//! - A stop whose caller leaves never kills (containerd; CRI-O goes on).
+//! - An ID may be a prefix of the container's. An unknown ID is `NotFound`, except in a removal, and in a
+//!   stop from containerd 1.7 on and in CRI-O (success).
+//! - A stop of a container that does not run succeeds without effect, also if it was never started. A timeout
+//!   of 0 kills at once. The runtime sends the stop signal once in a container's life, however many stops
+//!   come, as long as the runtime lives: it remembers that in memory only. Every stop kills when its own
+//!   timeout is over.
+//! - A stop whose caller cancels never kills (containerd; CRI-O continues).
 //! - A command runs in a running container only, ends with it (137), and is killed at its timeout (`DeadlineExceeded`).
-//! - Images: a pull asks the registry when it ends (`super::registry`), and is dropped when its caller leaves. A name
-//!   means what it meant at the last pull by it.
-//! - Containers outlive the runtime. What ended meanwhile is found with its true time and code.
+//! - Images: a pull asks the registry when it ends (`super::registry`), and is dropped if its caller cancels.
+//!   A name means what it meant at its last pull.
+//! - Containers outlive the runtime. It finds those that ended meanwhile with their true time and code.
 //!
 //! Faults are methods: [`Runtime::down`], [`Runtime::up`], [`Runtime::restart`], [`Runtime::hang`],
 //! [`Runtime::fail_next`], [`Runtime::lie_next_stops`], [`Runtime::reboot`], [`Runtime::crash`], [`Runtime::undying`],
@@ -58,18 +59,18 @@ pub struct Runtime {
     sandboxes: BTreeMap<String, SandboxInfo>,
     made: u32,
     mode: Mode,
-    /// Nothing moves in the runtime's process before that.
+    /// The runtime's process does nothing before this time.
     hangs_until: u64,
     /// Calls that came while it hung.
     queued: VecDeque<(CallId, Client, Call)>,
     waits: Vec<Wait>,
-    /// Replies on their way: when they are there.
+    /// Replies on their way, with the time when they arrive.
     replies: Vec<(u64, CallId, Client, Reply)>,
     kubelet_replies: Vec<(CallId, Reply)>,
     last_call: u64,
-    /// From virtual milliseconds to the node's wall clock, in milliseconds.
+    /// Offset from virtual time to the node's wall clock, in milliseconds.
     wall_offset: i64,
-    /// What the next calls of a method fail with, and whether they take effect all the same.
+    /// Failures of the next calls of a method, and whether these take effect all the same.
     planned: Vec<(Method, Code, bool)>,
     lies: u32,
     changes: u64,
@@ -79,14 +80,14 @@ pub struct Runtime {
     /// By ID.
     images: BTreeMap<String, Image>,
     image_news: Vec<ImageNews>,
-    /// There is no room for images until then.
+    /// No room for images before this time.
     full_until: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Down,
-    /// Answers that it is not initialized, until then.
+    /// Answers that it is not initialized, until this time.
     Starting(u64),
     Up,
 }
@@ -101,11 +102,11 @@ struct Wait {
 
 #[derive(Clone, Debug)]
 enum Waiting {
-    /// For the end of a container, which is killed at that time, if any.
+    /// For the end of a container, which is killed at `kill_at`, if set.
     Stop { id: String, kill_at: Option<u64> },
     /// For a container to run.
     Start { id: String },
-    /// For the making of a container.
+    /// For the creation of a container.
     Create { at: u64, id: String },
     /// For the end of a command.
     Exec { id: String, ends: u64, code: i32, timeout: Option<u64> },
@@ -120,7 +121,7 @@ enum Waiting {
 }
 
 impl Runtime {
-    /// A runtime that is up, without containers. The seed decides IDs.
+    /// A runtime that is up, without containers. The seed determines the IDs.
     pub fn new(options: Options, seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x0072_756e_7469_6d65);
         let boot_id = uuid(&mut rng);
@@ -161,12 +162,12 @@ impl Runtime {
         &self.boot_id
     }
 
-    /// Sets the node's wall clock, in milliseconds since the epoch: what container times are taken from.
+    /// Sets the node's wall clock, in milliseconds since the epoch: the source of container times.
     pub fn set_wall(&mut self, now: u64, wall: i64) {
         self.wall_offset = wall - now.cast_signed();
     }
 
-    /// Makes a call. Its reply comes out of [`advance`](Self::advance), for the kubelet out of
+    /// Makes a call. [`advance`](Self::advance) returns its reply, for the kubelet
     /// [`take_replies`](Self::take_replies).
     pub fn call(&mut self, now: u64, client: Client, call: Call) -> CallId {
         self.last_call += 1;
@@ -181,7 +182,7 @@ impl Runtime {
         id
     }
 
-    /// The caller leaves: its reply never comes. What the runtime then does not do: see the module.
+    /// The caller cancels: its reply never comes. The module doc says what the runtime then does not do.
     pub fn cancel(&mut self, call: CallId) {
         self.replies.retain(|r| r.1 != call);
         self.kubelet_replies.retain(|r| r.0 != call);
@@ -191,7 +192,7 @@ impl Runtime {
             if w.call != call {
                 return true;
             }
-            // Whoever is told then is nobody.
+            // No client receives a later reply.
             w.client = NOBODY;
             match w.what {
                 Waiting::Stop { .. } => goes_on,
@@ -201,7 +202,7 @@ impl Runtime {
         });
     }
 
-    /// What the call does goes on, and its reply never comes.
+    /// The call continues, but its reply never comes.
     fn untold(&mut self, call: CallId) {
         self.replies.retain(|r| r.1 != call);
         self.waits.iter_mut().filter(|w| w.call == call).for_each(|w| w.client = NOBODY);
@@ -221,7 +222,7 @@ impl Runtime {
         }
     }
 
-    /// The kubelet's replies since it last looked.
+    /// The kubelet's replies since the last call.
     pub fn take_replies(&mut self) -> Vec<(CallId, Reply)> {
         std::mem::take(&mut self.kubelet_replies)
     }
@@ -241,17 +242,17 @@ impl Runtime {
         self.mode == Mode::Up && !self.hangs(now)
     }
 
-    /// Grows with every change that a list would show.
+    /// Counts the changes that a list would show.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// When the last of them was.
+    /// When the last such change was.
     pub fn changed_at(&self) -> u64 {
         self.changed_at
     }
 
-    /// What happened since it was last asked, for oracles.
+    /// What happened since the last call, for oracles.
     pub fn take_deeds(&mut self) -> Vec<Deed> {
         std::mem::take(&mut self.deeds)
     }
@@ -286,7 +287,7 @@ impl Runtime {
     }
 }
 
-/// The caller of a call whose reply nobody waits for.
+/// The caller of a call whose reply is dropped.
 const NOBODY: Client = Client(u32::MAX);
 
 fn unavailable(message: &str) -> Failure {

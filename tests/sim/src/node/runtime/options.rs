@@ -1,11 +1,11 @@
-//! Which runtime is modelled.
+//! The runtimes that are modelled.
 
 /// A runtime and its line of versions, where they differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavor {
     /// containerd 1.6: a stop of an unknown container or sandbox is `NotFound`.
     Containerd16,
-    /// containerd 2: such a stop is a success, as it is in 1.7. Another container or sandbox of a name that is taken is
+    /// containerd 2: such a stop is a success, as in 1.7. A second container or sandbox of the same name is
     /// `FailedPrecondition`.
     Containerd2,
     /// CRI-O.
@@ -15,20 +15,20 @@ pub enum Flavor {
 /// How a runtime behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Which one.
+    /// The runtime.
     pub flavor: Flavor,
-    /// From a call to its reply, beside what the call itself takes; at least 1 ms.
+    /// From a call to its reply, besides the call's own duration; at least 1 ms.
     pub call_ms: u64,
-    /// What `CreateContainer` takes.
+    /// Duration of `CreateContainer`.
     pub create_ms: u64,
-    /// What `RunPodSandbox` takes.
+    /// Duration of `RunPodSandbox`.
     pub sandbox_ms: u64,
     /// From SIGKILL to the end of the process.
     pub kill_ms: u64,
 }
 
 impl Flavor {
-    /// That of a containerd of this version.
+    /// The flavor of this containerd version.
     pub fn of_containerd(version: &str) -> Self {
         if version.trim_start_matches('v').starts_with("1.6.") {
             Self::Containerd16
@@ -44,7 +44,7 @@ impl Options {
         Self { flavor, call_ms: 2, create_ms: 10, sandbox_ms: 60, kill_ms: 5 }
     }
 
-    /// What `Version` says.
+    /// Name and version that `Version` answers.
     pub(super) fn version(&self) -> (&'static str, &'static str) {
         match self.flavor {
             Flavor::Containerd16 => ("containerd", "1.6.20"),

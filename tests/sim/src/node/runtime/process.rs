@@ -8,22 +8,22 @@ pub const KILLED: i32 = 137;
 /// A process: when it ends, and what it does on the stop signal. Times are milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// How long `StartContainer` takes.
+    /// Duration of `StartContainer`.
     pub start_ms: u64,
-    /// It cannot be started: the program is missing.
+    /// Whether its start fails: the program is missing.
     pub start_fails: bool,
-    /// Ends by itself that long after its start, with that exit code.
+    /// Ends by itself this long after its start, with this exit code; None for never.
     pub runs: Option<(u64, i32)>,
-    /// What ends it by itself is the lack of memory.
+    /// Whether it ends by itself because memory ran out.
     pub out_of_memory: bool,
-    /// Ends that long after the stop signal, with that exit code; absent when it ignores the signal.
+    /// Ends this long after the stop signal, with this exit code; None if it ignores the signal.
     pub term: Option<(u64, i32)>,
-    /// How many stop signals it takes until it reacts to them.
+    /// Number of stop signals until it reacts.
     pub needs: u32,
-    /// Commands that can be run in it beside those of [`run`], by their words joined with spaces: duration and exit
-    /// code.
+    /// Commands that it can run besides those of [`run`], by their words joined with spaces: duration and
+    /// exit code.
     pub commands: BTreeMap<String, (u64, i32)>,
-    /// How much memory it uses, in mebibytes.
+    /// Its memory use, in mebibytes.
     pub uses: i64,
 }
 
@@ -44,26 +44,26 @@ impl Default for Process {
 }
 
 impl Process {
-    /// One that ends with 7 at the stop signal, at once.
+    /// Ends with 7 at the stop signal, at once.
     pub fn polite() -> Self {
         Self { term: Some((50, 7)), ..Self::default() }
     }
 
-    /// One that ends at SIGKILL only.
+    /// Ends at SIGKILL only.
     pub fn stubborn() -> Self {
         Self { term: None, ..Self::default() }
     }
 
-    /// One that ends by itself.
+    /// Ends by itself.
     pub fn job(ms: u64, code: i32) -> Self {
         Self { runs: Some((ms, code)), ..Self::default() }
     }
 }
 
-/// How long a command runs and how it ends; nothing when there is no such program.
+/// Duration and exit code of a command; None if the program does not exist.
 ///
-/// Understood are `sleep N`, and `sh -c` with `;`-separated `sleep N`, `exit N`, `kill -9 $$`, `true`, `false`: what the
-/// conformance scripts use.
+/// Supports `sleep N`, `cat`, and `sh -c` with `;`-separated `sleep N`, `exit N`, `kill -9 $$`, `true`, `false`:
+/// what the conformance scripts use.
 pub(super) fn run(process: &Process, cmd: &[String]) -> Option<(u64, i32)> {
     if let Some(known) = process.commands.get(&cmd.join(" ")) {
         return Some(*known);
@@ -90,7 +90,7 @@ fn script(text: &str) -> (u64, i32) {
             None if statement == "true" => code = 0,
             None if statement == "false" => code = 1,
             None if statement.is_empty() => {}
-            // What the shell says of a program that it does not find.
+            // The shell's exit code for a program that it does not find.
             _ => code = 127,
         }
     }

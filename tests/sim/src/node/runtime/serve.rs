@@ -1,4 +1,4 @@
-//! What a call does when it arrives.
+//! The effect of a call when it arrives.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ impl Runtime {
     /// A call arrives at a runtime that is up.
     pub(super) fn take_up(&mut self, now: u64, call: CallId, client: Client, request: Call) {
         if let Mode::Starting(_) = self.mode {
-            // containerd 1.6 says so while its CRI part reads what there is.
+            // containerd 1.6 answers this while its CRI part reads its state.
             let failure = unknown("server is not initialized yet".to_owned());
             return self.reply(now, call, client, Err(failure));
         }
@@ -102,13 +102,13 @@ impl Runtime {
         self.waits.push(Wait { call, client, what });
     }
 
-    /// The container of an ID or a prefix of one.
+    /// The container with this ID or prefix.
     fn container(&self, id: &str) -> Result<&Container, Failure> {
         resolve(&self.containers, id, "container").map(|id| &self.containers[&id])
     }
 
     fn list(&self, filter: &Filter) -> Answer {
-        // An ID that no container has is compared as it is, so nothing fits.
+        // An unknown ID is compared unchanged, so nothing matches.
         let full =
             |given: &str| resolve(&self.containers, given, "container").unwrap_or_else(|_| given.to_owned());
         let sandbox =
@@ -123,12 +123,12 @@ impl Runtime {
         Answer::Containers(self.containers.values().filter(fits).map(|c| c.info.clone()).collect())
     }
 
-    /// A stop of what is not there is a success.
+    /// Whether the runtime accepts a stop of a missing object as a success.
     fn forgives(&self, failure: &Failure) -> bool {
         failure.code == Code::NotFound && self.options.flavor != Flavor::Containerd16
     }
 
-    /// Something is to be made whose name another one has.
+    /// The failure if the name of a new object is taken.
     fn reserved(&self, text: String) -> Failure {
         match self.options.flavor {
             Flavor::Containerd2 => Failure { code: Code::FailedPrecondition, message: text },
@@ -136,7 +136,7 @@ impl Runtime {
         }
     }
 
-    /// A sandbox of the same Pod and attempt is there or being made.
+    /// Whether a sandbox of the same Pod and attempt exists or is being made.
     fn taken(&self, config: &SandboxConfig) -> bool {
         let same = |c: &SandboxConfig| {
             (&c.name, &c.namespace, &c.uid, c.attempt)
@@ -147,7 +147,7 @@ impl Runtime {
         waits || self.sandboxes.values().any(|s| same(&s.config))
     }
 
-    /// A stop; what to wait for, if anything.
+    /// Begins a stop; returns what to wait for, if anything.
     fn stop(
         &mut self,
         now: u64,
@@ -218,10 +218,10 @@ impl Runtime {
         Ok(id)
     }
 
-    /// The image for a new container; where pulls take no time, it is there.
+    /// The image for a new container; if pulls take no time, it is fetched first.
     fn image_of(&mut self, now: u64, name: &str) -> Result<Image, Failure> {
         if self.image(name).is_none() && self.registry.at_once() {
-            // What it fails with is that it is not there.
+            // If this fails, the image is missing below.
             let _ = self.fetch(now, Client::KUBELET, name);
         }
         self.image(name).cloned().ok_or_else(|| not_found(format!("image \"{name}\": not found")))
@@ -245,7 +245,7 @@ impl Runtime {
         let ready = self.sandboxes.get(&sandbox).is_some_and(|s| s.ready);
         let container = self.containers.get_mut(&id).unwrap();
         if !ready {
-            // Whatever fails in a start, the container has ended by it.
+            // Any failed start ends the container.
             container.exited(wall, 128, "StartError");
             self.touch(now);
             return Err(unknown(format!("sandbox container \"{sandbox}\" is not running")));
@@ -318,7 +318,7 @@ impl Runtime {
     }
 }
 
-/// The full ID that an ID or a prefix of one belongs to.
+/// The full ID for an ID or a prefix.
 fn resolve<T>(all: &BTreeMap<String, T>, given: &str, what: &str) -> Result<String, Failure> {
     let said = |why: &str| format!("an error occurred when try to find {what} \"{given}\": {why}");
     if given.is_empty() {
@@ -349,7 +349,7 @@ fn not_found(message: String) -> Failure {
     Failure { code: Code::NotFound, message }
 }
 
-/// Not part of a reply's form, but of its meaning: a stop of what is gone is what was wanted.
+/// Whether the reply is `NotFound`: a stop then has its wanted result.
 pub(in crate::node) fn gone(reply: &Reply) -> bool {
     matches!(reply, Err(failure) if failure.code == Code::NotFound)
 }

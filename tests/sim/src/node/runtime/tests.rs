@@ -1,5 +1,5 @@
-//! Each documented behaviour of a runtime. What is compared with a real one is in `conform::runtime`; here is what
-//! that cannot reach: other runtimes, faults, exact times.
+//! Each documented behaviour of a runtime that `conform::runtime` cannot compare with a real one: other
+//! runtimes, faults, exact times.
 
 use super::*;
 
@@ -9,7 +9,7 @@ struct Bench {
     runtime: Runtime,
     now: u64,
     sandbox: String,
-    /// Replies that nobody waited for yet.
+    /// Replies that no call of `end` has taken yet.
     came: Vec<(CallId, Reply)>,
 }
 
@@ -31,7 +31,7 @@ impl Bench {
         self.runtime.call(self.now, ME, call)
     }
 
-    /// Goes from event to event until that call is answered.
+    /// Goes from event to event until this call is answered.
     fn end(&mut self, call: CallId) -> Reply {
         loop {
             let replies = self.runtime.advance(self.now);
@@ -79,7 +79,7 @@ impl Bench {
     }
 }
 
-/// The one that every bench has.
+/// The sandbox of every bench.
 fn pod() -> SandboxConfig {
     SandboxConfig { name: "web".into(), uid: "u".into(), ..SandboxConfig::default() }
 }

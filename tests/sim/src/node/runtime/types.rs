@@ -1,23 +1,23 @@
-//! The calls of CRI v1 as far as pitstop and the kubelet make them, and what comes back.
+//! The calls of CRI v1 that pitstop and the kubelet make, and their answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::process::Process;
 
-/// Labels or annotations; shared, since every read copies them.
+/// Labels or annotations; shared, because every read copies them.
 pub type Map = Arc<BTreeMap<String, String>>;
 
-/// One call under way. Never used twice in one runtime, restarts included.
+/// A call in progress. Unique in a runtime, restarts included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CallId(pub u64);
 
-/// A connection to the runtime: when its process dies, its calls are cancelled.
+/// A connection to the runtime. If the client's process dies, its calls are cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(pub u32);
 
 impl Client {
-    /// The kubelet's; its replies go to [`Runtime::take_replies`](super::Runtime::take_replies).
+    /// The kubelet's connection; its replies go to [`Runtime::take_replies`](super::Runtime::take_replies).
     pub const KUBELET: Self = Self(0);
 }
 
@@ -152,20 +152,20 @@ impl Call {
     }
 }
 
-/// Which containers to list; all fields must fit.
+/// Which containers to list; all fields must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Container, or a prefix of its ID; empty for any.
     pub id: String,
     /// Sandbox, or a prefix of its ID; empty for any.
     pub sandbox: String,
-    /// State.
+    /// State; None for any.
     pub state: Option<State>,
     /// Labels with their values.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a sandbox is made of.
+/// Configuration of a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxConfig {
     /// Name of the Pod.
@@ -174,18 +174,18 @@ pub struct SandboxConfig {
     pub namespace: String,
     /// UID of the Pod.
     pub uid: String,
-    /// How many sandboxes the Pod had before.
+    /// Number of earlier sandboxes of the Pod.
     pub attempt: u32,
     /// Labels.
     pub labels: Map,
 }
 
-/// What a container is made of.
+/// Configuration of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerConfig {
     /// Name in the Pod.
     pub name: String,
-    /// How many containers of that name the Pod had before.
+    /// Number of earlier containers of that name in the Pod.
     pub attempt: u32,
     /// The image as the Pod names it.
     pub image: String,
@@ -210,7 +210,7 @@ pub enum State {
     Unknown,
 }
 
-/// What list and status tell about a container. Times are nanoseconds of the node's wall clock, 0 for none.
+/// A container as lists and statuses show it. Times are nanoseconds of the node's wall clock, 0 for none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerInfo {
     /// 64 hexadecimal digits.
@@ -219,11 +219,11 @@ pub struct ContainerInfo {
     pub sandbox: String,
     /// Name in the Pod.
     pub name: String,
-    /// How many containers of that name the Pod had before.
+    /// Number of earlier containers of that name in the Pod.
     pub attempt: u32,
-    /// The image as it was asked for.
+    /// The requested image.
     pub image: String,
-    /// `<repository>@sha256:<digest>`, or a bare digest where no repository is known.
+    /// `<repository>@sha256:<digest>`, or a bare digest if no repository is known.
     pub image_ref: String,
     /// The ID of its image.
     pub image_id: String,
@@ -239,18 +239,18 @@ pub struct ContainerInfo {
     pub started_at: i64,
     /// When it ended.
     pub finished_at: i64,
-    /// How it ended.
+    /// Exit code.
     pub exit_code: i32,
     /// `Completed`, `Error`, `StartError`, `Unknown`; empty before the end.
     pub reason: String,
 }
 
-/// What list and status tell about a sandbox.
+/// A sandbox as lists and statuses show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxInfo {
     /// 64 hexadecimal digits.
     pub id: String,
-    /// What it was made of.
+    /// Its configuration.
     pub config: SandboxConfig,
     /// `SANDBOX_READY`.
     pub ready: bool,
@@ -260,7 +260,7 @@ pub struct SandboxInfo {
     pub ip: String,
 }
 
-/// A good answer.
+/// The answer to a successful call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// To `Version`: name and version of the runtime.
@@ -279,14 +279,14 @@ pub enum Answer {
     Created(String),
     /// To `ExecSync`: the exit code.
     Exec(i32),
-    /// To all else.
+    /// To all other calls.
     Done,
 }
 
 /// The gRPC codes that runtimes answer with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
-    /// The caller left.
+    /// The caller cancelled.
     Cancelled,
     /// containerd's code for most of its failures.
     Unknown,
@@ -315,28 +315,28 @@ pub enum Code {
 pub struct Failure {
     /// The code.
     pub code: Code,
-    /// For people; where pitstop looks into it, the runtime's own words.
+    /// For people. Where pitstop reads it, the runtime's own words.
     pub message: String,
 }
 
-/// What a call came to.
+/// Result of a call.
 pub type Reply = Result<Answer, Failure>;
 
-/// Something that really happened, for oracles.
+/// An event that really happened, for oracles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deed {
     /// When, in virtual milliseconds.
     pub at: u64,
     /// The container.
     pub id: String,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// A stop with effect was taken up; who asked and its seconds of grace.
+    /// A stop with effect was accepted: its client and its grace in seconds.
     StopAsked(Client, i64),
     /// The stop signal was sent.
     Term,

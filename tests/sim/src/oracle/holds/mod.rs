@@ -1,17 +1,18 @@
-//! What no schedule may break where daemons hold Pods at other resources than those of their spec.
+//! Rules for nodes where daemons hold Pods at other resources than those in their spec.
 //!
-//! | rule | |
-//! |---|---|
-//! | H1 | A daemon writes only into the groups of the instance, and of its Pod, that an order names which it has acknowledged; or gives back what a book held that was deleted. |
-//! | H2 | What was there before the first write is in the stored book before that write. |
-//! | H3 | At rest every container that runs has what is in force for it, its Pod has their sum, and the record says just that. |
-//! | H4 | No write leaves a container with a larger quota than its Pod's on v1, or with less memory than it uses. |
-//! | H5 | A request succeeds only after its containers had what it means. |
-//! | H6 | A request for one container takes six writes where nothing goes wrong. |
-//! | H7 | What is to be held is ordered for an instance that runs, for a Pod that a request was accepted for. |
-//! | H8 | A repair gives a Pod that nobody holds the sum of what its spec says, for a request at work on it. |
+//! - H1: A daemon writes only into groups (of an instance, of its Pod) that an order names which this daemon
+//!   has acknowledged; or it restores what a deleted book held.
+//! - H2: The stored book has the original values before the first write.
+//! - H3: At rest every running container has the resources in force for it, its Pod has their sum, and the
+//!   record says just that.
+//! - H4: No write leaves a container with a larger quota than its Pod's on v1, or with less memory than it
+//!   uses.
+//! - H5: A request succeeds only after its containers had the resources that it asks for.
+//! - H6: A request for one container takes six writes if nothing goes wrong.
+//! - H7: An order to hold names a running instance, of a Pod for which a request was accepted.
+//! - H8: A repair gives a Pod that no request holds the sum of its spec, for a request at work on it.
 //!
-//! What is in force is worked out here anew, from what is stored.
+//! These rules compute the resources in force anew, from what is stored.
 
 mod rest;
 #[cfg(test)]
@@ -33,43 +34,43 @@ use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Failing, Fault, Schedule};
 
-/// By then a controller knows what a Pod shows.
+/// Time after which a controller knows what a Pod shows.
 const KNOWN: u64 = 8_000;
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Holds {
     schedule: Schedule,
     now: u64,
-    /// etcd was restored: what was seen before need not be true.
+    /// etcd was restored: facts seen before may be wrong.
     off: bool,
     keepings: BTreeMap<String, Keeping>,
     /// Orders to resize that stood in a book, by ID.
     orders: BTreeMap<String, Order>,
     /// Orders with the processes that acknowledged them.
     acknowledged: BTreeSet<(String, String)>,
-    /// What deleted books held, by node.
+    /// Records of deleted books, by node.
     lost: BTreeMap<String, Vec<Held>>,
-    /// Pods that a request was accepted for.
+    /// Pods for which a request was accepted.
     accepted: BTreeSet<String>,
-    /// Requests that the API server carries out, with their Pods.
+    /// Requests with the mechanism `API`, with their Pods.
     by_api: BTreeMap<String, String>,
-    /// What the specs of Pods came to, by UID.
+    /// Sums of the Pods' specs, by UID.
     sums: BTreeMap<String, Vec<Bounds>>,
-    /// What they said of each container, by UID.
+    /// Sizes of each container in those specs, by UID.
     said: BTreeMap<String, Vec<BTreeMap<String, Resources>>>,
-    /// What daemons wrote into containers' groups, by ID.
+    /// Values that daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
-    /// What was there before the first write since the node's book has a record, by container ID or Pod UID.
+    /// Values before the first write since the node's book has a record, by container ID or Pod UID.
     before: BTreeMap<String, BTreeMap<String, Cgroup>>,
-    /// When a Pod ceased to show an instance as running, by ID.
+    /// When a Pod stopped showing an instance as running, by ID.
     over: BTreeMap<String, u64>,
     /// Instances that Pods show as running, by Pod UID.
     shown: BTreeMap<String, BTreeSet<String>>,
-    /// Containers that began, where there is such a node.
+    /// Number of containers that began, if such a node exists.
     pub(super) began: usize,
-    /// Containers that ended, there too: what they held is to be forgotten.
+    /// Number of containers that ended, likewise: their records must go.
     ended: usize,
-    /// Writes of pitstop.
+    /// Number of writes of pitstop.
     pub(super) writes: usize,
 }
 
@@ -98,7 +99,7 @@ impl Holds {
         }
     }
 
-    /// So the groups of a node are kept.
+    /// Sets how a node keeps its groups.
     pub(super) fn keeps(&mut self, node: &str, keeping: Keeping) {
         self.keepings.insert(node.to_owned(), keeping);
     }
@@ -111,14 +112,15 @@ impl Holds {
         self.schedule.faults.iter().any(|f| kind(&f.what))
     }
 
-    /// Nobody can give back what a deleted book held while the daemon does not see that, or cannot write.
+    /// Whether the records of a deleted book may be lost: its daemon does not see the deletion, or cannot
+    /// write.
     fn forgotten(&self) -> bool {
         let lost = self.faults(|f| matches!(f, Fault::DeleteBook(_)));
         let unseen = self.schedule.crash.is_some() || self.faults(|f| !rest::leaves_daemons_alone(f));
         (lost && unseen) || self.off || self.faults(|f| matches!(f, Fault::RemoveNode(_)))
     }
 
-    /// Something happened to a container.
+    /// Takes an event of a container.
     pub(super) fn deed(&mut self, deed: &Deed) {
         let counts = !self.keepings.is_empty();
         self.began += usize::from(counts && deed.what == What::Started);
@@ -190,7 +192,7 @@ impl Holds {
         }
     }
 
-    /// An order to resize is placed. `ran`: that instance of that Pod ran at some time.
+    /// Checks a new order to resize. `ran`: whether that instance of that Pod ran at some time.
     pub(super) fn placed(&self, order: &Order, ran: bool) -> Found {
         let mut found = Found::new();
         let Some(resize) = order.action.resize.as_ref().filter(|_| !self.off) else { return found };
@@ -210,7 +212,7 @@ impl Holds {
         found
     }
 
-    /// An order of a request itself.
+    /// Checks a repair: an order of a request itself.
     fn repairs(&self, order: &Order, resize: &Resize) -> Found {
         let own = self.by_api.get(request_uid(&order.id)) == Some(&order.pod.uid);
         let plain = resize.container.is_none() && !resize.hold && resize.only_raise;
@@ -224,7 +226,7 @@ impl Holds {
         )]
     }
 
-    /// A daemon has written into a group, or the kernel did not take it.
+    /// Checks a daemon's write into a group, also one that the kernel refused.
     pub(super) fn touched(
         &mut self,
         now: u64,
@@ -236,8 +238,8 @@ impl Holds {
         self.now = now;
         let mut found = Found::new();
         let whose = touched.container.as_deref().unwrap_or(&touched.pod);
-        // A write before this one may have had no effect, an instance that is told to be over may run, and what nobody has
-        // on record nobody can heed.
+        // An earlier write may have had no effect, an instance reported as ended may run, and lost records
+        // bind no daemon.
         let lied = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies) | Fault::RuntimeLies(..)));
         if let Some(wrong) = touched.wrong.as_ref().filter(|_| !lied && !self.forgotten()) {
             found.push(("H4", format!("{by} writes {:?} for {whose}: {wrong}", touched.after)));
@@ -268,7 +270,7 @@ impl Holds {
         if self.off { Found::new() } else { found }
     }
 
-    /// Without an order only what was there comes back.
+    /// Without an order, a daemon may only restore original values.
     fn gives_back(&self, by: &str, node: &str, touched: &Touched, found: &mut Found) {
         let mut records = self.lost.get(node).into_iter().flatten().filter(|h| h.pod.uid == touched.pod);
         let own = |held: &Held| match &touched.container {
@@ -280,8 +282,9 @@ impl Holds {
         }
     }
 
-    /// What was there before is in the stored book: what the kubelet gave, or what was there when this hold began, if the
-    /// Pod's spec has said so: it may change after an instance was made, and what is given back is what it says then.
+    /// Checks that the stored book has the original values: the kubelet's, or those at the start of this hold
+    /// if the Pod's spec has had them. The spec may change after an instance was made; the daemon then
+    /// restores the new spec's values.
     fn recorded(&mut self, order: &Order, node: &str, touched: &Touched, server: &Server, found: &mut Found) {
         let Some(book) = server.object("NodeWork", "", node) else { return };
         let book = NodeWork::deserialize(&**book).unwrap();
@@ -312,15 +315,15 @@ impl Holds {
         }
     }
 
-    /// What a container has, as a daemon takes it: where a write had no effect, it does not see that if what was there is as near to
-    /// what should be as two runtimes are.
+    /// What a container has, as a daemon sees it. The daemon misses a write without effect if the old weight
+    /// is as near to the wanted one as those of two runtimes are.
     fn as_taken(&self, there: Cgroup, wanted: &Cgroup) -> Cgroup {
         let near = there.cpu_weight.zip(wanted.cpu_weight).is_some_and(|(is, be)| is.abs_diff(be) <= 1);
         let lies = self.faults(|f| matches!(f, Fault::FailWrite(_, Failing::Lies)));
         if near && lies { Cgroup { cpu_weight: wanted.cpu_weight, ..there } } else { there }
     }
 
-    /// A request has succeeded: its containers had what it means.
+    /// Checks a successful request: its containers had the resources that it asks for.
     pub(super) fn succeeded(&self, id: &str, status: &PodResizeStatus) -> Found {
         let mut found = Found::new();
         let Some(target) = status.target.as_ref().filter(|_| status.mechanism == Some(Mechanism::Cri)) else {
@@ -338,7 +341,8 @@ impl Holds {
                 |order: &&Order| order.pod.uid == target.pod_uid && order.container.name == container.name;
             let ids: BTreeSet<&str> =
                 self.orders.values().filter(of_it).map(|o| o.container.id.as_str()).collect();
-            // What it does not change is not its own. An instance that nobody wrote to has what the spec says.
+            // Values that the request does not change are not its own. An instance without a write has what
+            // the spec says.
             let has =
                 |cgroup: &Cgroup| same(&self.as_taken(changed(&spec, &wanted, cgroup), &wanted), &wanted);
             let said = self.said.get(&target.pod_uid).into_iter().flatten();
@@ -354,13 +358,13 @@ impl Holds {
     }
 }
 
-/// The groups that the record of a Pod is about.
+/// The groups in the record of a Pod.
 fn recorded_of(held: &Held) -> impl Iterator<Item = &str> {
     let containers = held.containers.iter().map(|container| container.id.as_str());
     containers.chain([held.pod.uid.as_str()])
 }
 
-/// What is there, as far as it is to become something else than what was.
+/// The present values; the wanted value where the request changes nothing.
 fn changed(before: &Cgroup, wanted: &Cgroup, there: &Cgroup) -> Cgroup {
     fn of<T: PartialEq>(before: T, wanted: T, there: T) -> T {
         if before == wanted { wanted } else { there }
@@ -374,7 +378,7 @@ fn changed(before: &Cgroup, wanted: &Cgroup, there: &Cgroup) -> Cgroup {
     }
 }
 
-/// As far as limits and weights go.
+/// Whether limits and weights are equal.
 pub(super) fn same(one: &Cgroup, other: &Cgroup) -> bool {
     let all = |c: &Cgroup| (c.cpu_quota, c.cpu_shares, c.cpu_weight, c.memory_limit);
     all(one) == all(other)

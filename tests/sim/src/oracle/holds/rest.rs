@@ -1,4 +1,4 @@
-//! What must be true of held Pods once nothing goes wrong any more.
+//! Rules for held Pods once no fault is active any more.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::oracle::rules::Found;
 use crate::server::Server;
 use crate::world::plan::{Fault, Step};
 
-/// A node as it is.
+/// A node's present state.
 pub struct Present<'a> {
     /// Its name.
     pub name: &'a str,
@@ -28,8 +28,8 @@ pub struct Present<'a> {
     pub cgroups: &'a Cgroups,
 }
 
-/// What requests want, by container: the one of the last turn counts. What is told not to be admitted anew counts where the
-/// daemon has it on record: it may be one container of several.
+/// What requests want, by container: the request of the last turn counts. A request that is not in force
+/// counts only for containers that the daemon has on record: it may be one container of several.
 fn in_force(server: &Server, uid: &str, held: Option<&Held>) -> BTreeMap<String, Resources> {
     let stored = server.objects("PodResize").map(|o| PodResize::deserialize(&**o).unwrap());
     let mut all = Vec::new();
@@ -51,7 +51,7 @@ fn in_force(server: &Server, uid: &str, held: Option<&Held>) -> BTreeMap<String,
 }
 
 impl Holds {
-    /// All is over: every Pod has what it should, and the books say so.
+    /// At rest every Pod has what it should, and the books say so.
     pub(in crate::oracle) fn at_rest<'a>(
         &mut self,
         now: u64,
@@ -60,7 +60,7 @@ impl Holds {
     ) -> Found {
         self.now = now;
         let mut found = Found::new();
-        // A runtime that lies keeps orders of the same Pod waiting.
+        // A runtime that lies makes orders of the same Pod wait.
         let excused = self.forgotten() || self.faults(|f| matches!(f, Fault::RuntimeLies(_, 6..)));
         if excused {
             return found;
@@ -104,8 +104,8 @@ impl Holds {
         };
         let running: Vec<&Container> =
             node.runtime.containers().values().filter(of_it).filter(|c| c.alive(self.now)).collect();
-        // Of several instances the Pod shows the last one. While the one before it runs, which its runtime tells to be over,
-        // the kernel may refuse what the Pod should have.
+        // Of several instances the Pod shows the last one. While an earlier one runs that the runtime reports
+        // as ended, the kernel may refuse the Pod's values.
         let all = running.len();
         let running: Vec<&Container> = running.into_iter().filter(|c| self.shows(uid, &c.info.id)).collect();
         if running.len() < all && self.faults(|f| matches!(f, Fault::RuntimeLies(..))) {
@@ -118,7 +118,8 @@ impl Holds {
             let Some(size) = wanted.get(own) else { continue };
             let should = keeping.files(size, true);
             let is = self.as_taken(node.cgroups.of_container(self.now, &container.info), &should);
-            // A spec may change after an instance was made, and to claim just what it says then is no order.
+            // A spec may change after an instance was made. A request for just the new spec's values needs no
+            // order.
             let made = node.cgroups.base(&container.info);
             let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));
             let claimed = force.contains_key(own);
@@ -136,14 +137,15 @@ impl Holds {
         if let Some(extra) = extra {
             found.push(("H3", format!("nothing is in force for {extra:?} of {name}")));
         }
-        // What does not run will start with what its spec says.
+        // A container that does not run will start with what its spec says.
         let all = running.len() == spec.len() && node.cgroups.is_touched(uid);
         if let Some(is) = node.cgroups.of_pod(self.now, uid).filter(|_| all) {
             let most = spec.values().filter_map(|size| size.cpu_limit).max();
             let mut size = of_pod(&wanted.into_values().collect::<Vec<_>>());
             size.cpu_limit = size.cpu_limit.map(|limit| limit.max(most.unwrap_or(0)));
             let should = keeping.files(&size, false);
-            // A spec may change while nothing of the Pod runs, and such a kubelet leaves the Pod's group as it is.
+            // A spec may change while no container of the Pod runs, and such a kubelet leaves the Pod's group
+            // as it is.
             let made = node.cgroups.pod_base(uid).filter(|_| force.is_empty());
             if !same(&should, &is) && !made.is_some_and(|made| same(&made, &is)) {
                 let text = format!("Pod {name} has {}, and should have {}", told(&is), told(&should));
@@ -156,7 +158,7 @@ impl Holds {
         self.shown.get(uid).is_some_and(|shown| shown.contains(id))
     }
 
-    /// What one request costs where nothing goes wrong, and the memory that it would take away is not in use.
+    /// Checks the cost of one request if nothing goes wrong and the memory that it takes away is not in use.
     fn few_writes(&self, server: &Server) -> Found {
         let [step] = self.schedule.steps.as_slice() else { return Found::new() };
         let Step::Resize(plan) = &step.what else { return Found::new() };
@@ -182,7 +184,7 @@ impl Holds {
     }
 }
 
-/// The daemon sees its book, and can write.
+/// Whether the daemon sees its book and can write.
 pub(super) fn leaves_daemons_alone(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -198,13 +200,13 @@ pub(super) fn leaves_daemons_alone(fault: &Fault) -> bool {
     )
 }
 
-/// It may run still.
+/// Whether the Pod may still run.
 fn lives(pod: &Value) -> bool {
     let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     !over && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// It is being deleted: its groups go with it.
+/// Whether the Pod is being deleted: its groups go with it.
 fn ends(server: &Server, uid: &str) -> bool {
     let own = |pod: &&std::sync::Arc<Value>| pod["metadata"]["uid"] == *uid;
     server.objects("Pod").find(own).is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())

@@ -1,4 +1,4 @@
-//! What rollouts of parked workloads have come to.
+//! Results of rollouts of parked workloads.
 
 use pitstop_api::condition;
 use pitstop_api::rollout::{Phase, TagMeaning, Update, UpdateEnd, conditions};
@@ -10,7 +10,7 @@ use crate::oracle::rules::Found;
 use crate::server::Server;
 use crate::world::plan::Step;
 
-/// After its last word, nothing more is to come.
+/// Time after the last change when nothing more is to come.
 const QUIET: u64 = 75_000;
 
 impl Followed {
@@ -30,7 +30,7 @@ impl Parks {
         self.children.values().filter(move |child| child.rollout == id && !child.deleted)
     }
 
-    /// All are over, or wait for somebody.
+    /// Whether all rollouts have ended, or wait for a user.
     pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
         let quiet = now > self.changed.max(led_since) + QUIET;
         (self.there().next().is_some() || !self.parked || quiet)
@@ -46,7 +46,7 @@ impl Parks {
             })
     }
 
-    /// What is there at the end is what it should be.
+    /// Checks the state at the end.
     pub(in crate::oracle) fn converged(&self, server: &Server) -> Found {
         let mut found = Found::new();
         let Some(plan) = self.schedule.workload.as_ref().filter(|plan| plan.native) else { return found };
@@ -68,7 +68,7 @@ impl Parks {
                 found.push(("W14", format!("a request for {} has lost its rollout", child.pod)));
             }
         }
-        // The controller of a Deployment cannot be told of a Pod that has something else.
+        // The controller of a Deployment cannot learn of a Pod that has other images.
         let stuck = plan.kind == *"Deployment"
             && all_have(workload, &workload["spec"]["template"], self.partition(), server).is_err();
         if parked(workload).is_some() && self.there().next().is_none() && !stuck {
@@ -77,8 +77,8 @@ impl Parks {
         if parked(workload).is_none() && !self.left_parked {
             let pods = server.objects("Pod").filter(|pod| active(pod)).count();
             let template = &workload["spec"]["template"];
-            // Of Pods that are never ready, nobody agrees. Whoever releases it in the midst of an update back may leave Pods with
-            // images of another revision: their label was never that one's.
+            // With Pods that are never ready, the native controllers never agree. A release in the middle of
+            // a rollback may leave Pods with images of another revision, which their label never named.
             let agrees = if self.bad() { Ok(()) } else { agrees(workload, self.partition(), server) };
             let have = || all_have(workload, template, self.partition(), server);
             let fine = agrees.and_then(|()| if self.let_go { Ok(()) } else { have() });
@@ -94,7 +94,7 @@ impl Parks {
         found
     }
 
-    /// Pods whose images one update has changed have one digest for each tag, though the tag moves.
+    /// Checks that Pods changed by one update have one digest for each tag, though the tag moves.
     fn one_digest(&self, server: &Server, found: &mut Found) {
         let once =
             self.schedule.steps.iter().filter(|step| matches!(step.what, Step::Template(_))).count() == 1;
@@ -111,20 +111,20 @@ impl Parks {
         }
     }
 
-    /// How many Pods may still be begun with when all is over: containers that end at once are available for a moment at each start,
-    /// which makes room for the next Pod.
+    /// How many Pods may still be begun at rest: containers that end at once are available for a moment at
+    /// each start, which makes room for the next Pod.
     pub(in crate::oracle) fn late(&self) -> usize {
         if self.bad() && self.there().next().is_some() { self.desired } else { 0 }
     }
 
-    /// Somebody wants an image whose containers end at once.
+    /// Whether a step wants an image whose containers end at once.
     fn bad(&self) -> bool {
         let bad =
             |step: &Step| matches!(step, Step::Template(tags) if tags.iter().any(|(_, tag)| tag == "crash"));
         self.schedule.steps.iter().any(|step| bad(&step.what))
     }
 
-    /// Somebody moves a tag.
+    /// Whether a step moves a tag.
     fn moved(&self) -> bool {
         self.schedule.steps.iter().any(|step| matches!(step.what, Step::MoveTag(..)))
     }
@@ -142,8 +142,9 @@ impl Parks {
         }
     }
 
-    /// Where nothing has failed, each container began once, and once again for each change of its image; and once more for each way
-    /// back from a tag that has moved in the midst of an update, which is seen when each of its requests has succeeded.
+    /// Checks that without a failure each container began once, and once more for each change of its image;
+    /// and once more for each rollback from a tag that moved during an update. The rollout sees the move when
+    /// each of its requests has succeeded.
     fn restarted_once(&self, found: &mut Found) {
         let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
         let back = if self.moved() { self.back.len() } else { 0 };

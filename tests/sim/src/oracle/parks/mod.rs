@@ -1,14 +1,16 @@
-//! What no schedule may break where the Pods of a parked workload are updated by a rollout.
+//! Rules for rollouts that update the Pods of a parked workload.
 //!
-//! | rule | |
-//! |---|---|
-//! | W8 | The native controllers of a workload delete no Pod but by its user's doing: a smaller number of Pods, or a release. |
-//! | W9 | A Pod is marked as of a revision only when it has the images of that one's template, and no request for it is open. |
-//! | W10 | The controller releases the workload only when every Pod has the template's images and the native controllers agree; or when no rollout has looked after it for half a minute. |
-//! | W11 | An update ends as `Updated` when no Pod has other images and it is not parked; as `RolledBack` when all have those of before. |
-//! | W12 | A container is restarted once at most for each change of its image, unless a request has failed. |
-//! | W13 | When the `ReplicaSet` with Pods gets another template, another one keeps the old one. |
-//! | W14 | At rest nothing is parked, every Pod is of the template and nothing is left; or the rollout waits for a true reason. |
+//! - W8: The native controllers of a workload delete Pods only if its user wants fewer Pods, or releases it.
+//! - W9: A Pod is marked with a revision only if it has the images of that revision's template, and no
+//!   request for it is open.
+//! - W10: The controller releases the workload only if every Pod has the template's images and the native
+//!   controllers agree; or if no rollout has looked after it for half a minute.
+//! - W11: An update ends as `Updated` when no Pod has other images and the workload is not parked; as
+//!   `RolledBack` when all Pods have the previous images.
+//! - W12: A container is restarted once at most for each change of its image, unless a request has failed.
+//! - W13: If the `ReplicaSet` with Pods gets another template, another `ReplicaSet` keeps the old template.
+//! - W14: At rest nothing is parked, every Pod has the template and no request is left; or the rollout waits
+//!   for a true reason.
 //!
 //! W1 holds for updates, too.
 
@@ -35,7 +37,7 @@ struct Followed {
     deleted: bool,
 }
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Parks {
     schedule: Schedule,
     now: u64,
@@ -48,31 +50,31 @@ pub struct Parks {
     members: BTreeMap<String, Member>,
     /// Every template that the workload had, the newest last.
     changes: Vec<Change>,
-    /// To which generation an update to a revision was told to be.
+    /// The generation of each reported update, by revision.
     told: BTreeMap<String, i64>,
-    /// Revisions that Pods were told to go back to.
+    /// Revisions that Pods must go back to.
     back: BTreeSet<String>,
-    /// How many Pods it is to have.
+    /// Number of Pods that the workload wants.
     desired: usize,
-    /// When its user has last asked for fewer Pods.
+    /// When its user last asked for fewer Pods.
     scaled: Option<u64>,
-    /// It was released by its user, or since it cannot be updated in place.
+    /// Whether it was released by its user, or because it cannot be updated in place.
     let_go: bool,
     /// Since when no rollout looks after it, and until when.
     unkept: (u64, Option<u64>),
-    /// It has the label.
+    /// Whether it has the label.
     parked: bool,
-    /// In which generation it was parked last.
+    /// Generation in which it was last parked.
     parked_since: i64,
-    /// It was released since no rollout looked after it.
+    /// Whether it was released because no rollout looked after it.
     left: bool,
-    /// And its strategy was left as it was: it is its user's to release.
+    /// And its strategy was left unchanged: its user must release it.
     left_parked: bool,
-    /// When the controller has released it, since when it is not parked.
+    /// When it was released; None while it is parked.
     released: Option<u64>,
-    /// When something was last written that a rollout has to see to.
+    /// When an object that concerns a rollout was last written.
     changed: u64,
-    /// How often containers began, by Pod UID and name.
+    /// Number of starts of containers, by Pod UID and name.
     began: BTreeMap<(String, String), usize>,
     /// How updates ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,

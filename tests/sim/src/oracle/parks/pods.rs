@@ -17,16 +17,16 @@ use crate::oracle::pods::images;
 use crate::oracle::rules::Found;
 use crate::server::Server;
 
-/// What a smaller number of Pods is noticed in.
+/// Time until a smaller number of Pods is noticed.
 const SCALED: u64 = 20_000;
-/// The revision of which nobody knows the template.
+/// The revision whose template is unknown.
 const UNKNOWN: &str = "unknown";
 
 /// A Pod.
 pub(super) struct Member {
     pub(super) gone: bool,
     born: u64,
-    /// It is ready, and since when.
+    /// Since when it is ready; None if it is not.
     ready: Option<u64>,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct Child {
     pub(super) rollout: String,
     /// The Pod's UID.
     pub(super) pod: String,
-    /// It is not suspended: its Pod's turn has come.
+    /// Whether it is not suspended: its Pod's turn has come.
     begun: bool,
-    /// Its Pod was in service then.
+    /// Whether its Pod was in service then.
     costs: bool,
-    /// It has ended: with success or without.
+    /// Whether it ended with success; None before the end.
     pub(super) ended: Option<bool>,
     pub(super) deleted: bool,
 }
 
 impl Child {
-    /// Its Pod's turn has come, and is not over.
+    /// Whether its Pod's turn has come, and is not over.
     pub(super) fn open(&self) -> bool {
         self.begun && self.ended.is_none() && !self.deleted
     }
 }
 
-/// It is neither deleted nor over.
+/// Whether the Pod is neither deleted nor ended.
 pub(super) fn active(pod: &Value) -> bool {
     let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     !over && pod["metadata"]["deletionTimestamp"].is_null()
@@ -60,11 +60,11 @@ pub(super) fn active(pod: &Value) -> bool {
 /// An image without the digest that it had when it was pulled.
 fn named(image: &str) -> &str {
     let (named, digest) = image.split_once('@').unwrap_or((image, ""));
-    // Another form of the same, by which an update was taken back.
+    // Another form of the same image, by which an update was taken back.
     named.strip_suffix(".back").filter(|_| !digest.is_empty()).unwrap_or(named)
 }
 
-/// A Pod has the images of a template; or which it has instead.
+/// Checks that a Pod has the images of a template; the error names what it has.
 pub(super) fn has_images(pod: &Value, template: &Value) -> Result<(), String> {
     let (has, wanted) = (images(pod), images(template));
     let differs = |(name, image): &&(&str, &str)| {
@@ -76,7 +76,7 @@ pub(super) fn has_images(pod: &Value, template: &Value) -> Result<(), String> {
     }
 }
 
-/// Of which revision a Pod is said to be.
+/// The revision that the Pod's mark names.
 fn mark(pod: &Value) -> Option<&str> {
     let metadata = &pod["metadata"];
     metadata["labels"]["controller-revision-hash"].as_str().or(metadata["annotations"][POD_REVISION].as_str())
@@ -97,7 +97,7 @@ impl Parks {
         let name = &new["metadata"]["name"];
         if active(old) && !active(new) && matches!(writer, Writer::Native | Writer::Controller) {
             let scaled = self.scaled.is_some_and(|at| self.now < at + SCALED);
-            // Made of the old revision by a native controller that had not seen the release yet.
+            // A native controller that had not seen the release yet made it from the old revision.
             let unseen = self.released.is_some_and(|at| at <= born);
             if !self.let_go && !self.left && !scaled && !unseen {
                 found
@@ -109,7 +109,7 @@ impl Parks {
         }
     }
 
-    /// The Pod is what its new mark says.
+    /// Checks that the Pod is what its new mark says.
     fn is_marked(&self, pod: &Value, server: &Server, found: &mut Found) {
         let Some(revision) = mark(pod).filter(|mark| *mark != UNKNOWN) else { return };
         let name = &pod["metadata"]["name"];
@@ -164,7 +164,7 @@ impl Parks {
         child.deleted = after.is_none() || request.metadata.deletion_timestamp.is_some();
     }
 
-    /// No more Pods that were in service are being updated than may be unavailable.
+    /// Checks that no more Pods in service are updated than may be unavailable.
     fn in_budget(&self, id: &str, found: &mut Found) {
         let Some(child) = self.children.get(id).filter(|child| child.costs && !self.many_leaders) else {
             return;
@@ -187,21 +187,21 @@ impl Parks {
         let least = least.filter(|_| spec.respects_disruption_budgets()).unwrap_or_default();
         let most =
             own.map_or(theirs, |own| own.of(all)).min(all.saturating_sub(u32::try_from(least).unwrap()));
-        // Those that are too many, and about to be deleted, serve as well as others.
+        // Surplus Pods, which are about to be deleted, serve like others.
         let there = self.members.values().filter(|member| !member.gone).count();
         if open > usize::try_from(most).unwrap() + there.saturating_sub(self.desired) {
             found.push(("W1", format!("with {id} {open} Pods are being updated, and {most} may be")));
         }
     }
 
-    /// Pods that have an open request of a rollout, whether that is there still or not.
+    /// Pods with an open request of a rollout, even if the rollout is gone.
     pub(super) fn open(&self) -> impl Iterator<Item = &str> {
         let pod = |pod: &str| self.members.get(pod).is_some_and(|member| !member.gone);
         let open = move |child: &&Child| child.open() && pod(&child.pod);
         self.children.values().filter(open).map(|child| &*child.pod)
     }
 
-    /// Something really happened on a node.
+    /// Takes an event that really happened on a node.
     pub(in crate::oracle) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == What::Started)
         else {

@@ -10,12 +10,13 @@ use crate::oracle::Wrote;
 use crate::oracle::rules::Found;
 use crate::server::Server;
 
-/// How long a workload stays parked at least when its rollout is deleted, by a clock that is one percent fast.
+/// Minimum time that a workload stays parked after its rollout is deleted, by a clock that is one percent
+/// fast.
 const PATIENCE: u64 = 29_700;
-/// Within which time the controller knows of a new rollout.
+/// Time within which the controller knows of a new rollout.
 const LAG: u64 = 20_000;
 
-/// A template, from that generation on.
+/// A template, from this generation on.
 pub(super) struct Change {
     pub(super) generation: i64,
     pub(super) template: Value,
@@ -29,7 +30,7 @@ fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
-/// Its strategy is that of a parked one.
+/// Whether its strategy is that of a parked workload.
 fn holds(workload: &Value) -> bool {
     let strategy = &workload["spec"]["updateStrategy"];
     workload["spec"]["paused"] == true
@@ -37,7 +38,7 @@ fn holds(workload: &Value) -> bool {
         || number(&strategy["rollingUpdate"]["partition"]) > 1_000_000
 }
 
-/// The value of its label.
+/// The value of its label, if it is parked.
 pub(super) fn parked(workload: &Value) -> Option<&str> {
     workload["metadata"]["labels"][PARKED].as_str()
 }
@@ -49,7 +50,7 @@ fn bare(template: &Value) -> Value {
     template
 }
 
-/// How many Pods it is to have.
+/// Number of Pods that it wants.
 pub(super) fn desired(workload: &Value) -> usize {
     match workload["kind"].as_str() {
         Some("DaemonSet") => number(&workload["status"]["desiredNumberScheduled"]),
@@ -57,8 +58,8 @@ pub(super) fn desired(workload: &Value) -> usize {
     }
 }
 
-/// The native controllers take the Pods that there are for those of the template; or why not. `partition`: Pods below it are left
-/// alone.
+/// Checks that the native controllers take the existing Pods for those of the template; the error says why
+/// not. Pods below `partition` are left alone.
 pub(super) fn agrees(workload: &Value, partition: usize, server: &Server) -> Result<(), String> {
     let status = &workload["status"];
     let seen = status["observedGeneration"].as_i64().unwrap_or_default();
@@ -80,7 +81,7 @@ pub(super) fn agrees(workload: &Value, partition: usize, server: &Server) -> Res
     Ok(())
 }
 
-/// Every Pod has the images of the template; or which has not.
+/// Checks that every Pod has the images of the template; the error names a Pod that has not.
 pub(super) fn all_have(
     workload: &Value,
     template: &Value,
@@ -100,12 +101,12 @@ pub(super) fn all_have(
 }
 
 impl Parks {
-    /// The template that it had in that generation.
+    /// The template that it had in this generation.
     pub(super) fn template_at(&self, generation: i64) -> Option<&Change> {
         self.changes.iter().rfind(|change| change.generation <= generation)
     }
 
-    /// The partition that its user has asked for.
+    /// The partition that its user set.
     pub(super) fn partition(&self) -> usize {
         let partition = self.schedule.workload.as_ref().map(|workload| workload.partition);
         usize::try_from(partition.unwrap_or_default()).unwrap_or_default()
@@ -161,15 +162,15 @@ impl Parks {
         }
     }
 
-    /// It is released since no rollout looks after it, as far as the controller knows.
+    /// Whether it is released because no rollout looks after it, as far as the controller knows.
     fn is_left(&mut self, workload: &Value, found: &mut Found) -> bool {
         let (since, until) = self.unkept;
         let early = self.now < since + PATIENCE;
-        // By the rollout, which the controller does not know to be gone: it is released as if that were there.
+        // The controller does not know that the rollout is gone, and releases as if it existed.
         if early && until.is_none() && self.now <= since + self.schedule.known() {
             return false;
         }
-        // Of a rollout that was just made, the controller may not know yet.
+        // The controller may not know yet of a rollout that was just made.
         if until.is_some_and(|until| early || self.now > until + LAG) {
             return false;
         }
@@ -183,7 +184,7 @@ impl Parks {
         true
     }
 
-    /// A template is written into a `ReplicaSet`.
+    /// Checks a template that is written into a `ReplicaSet`.
     pub(super) fn set_wrote(&mut self, wrote: &Wrote<'_>, found: &mut Found) {
         let Wrote { writer, before, after, server, .. } = *wrote;
         self.changed = self.now;
@@ -210,13 +211,13 @@ impl Parks {
         Some(server.objects("ControllerRevision").find(is)?["data"]["spec"]["template"].clone())
     }
 
-    /// Pods are told to have what they had before. A new one of a `DaemonSet` has what its template says.
+    /// Checks that Pods have their previous images. A new Pod of a `DaemonSet` has its template's.
     pub(super) fn is_back(&self, id: &str, update: &Update, server: &Server, found: &mut Found) {
         let Some(plan) = self.schedule.workload.as_ref().filter(|plan| *plan.kind != *"DaemonSet") else {
             return;
         };
         let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return };
-        // Its user may have changed or released it since.
+        // The user may have changed or released it since.
         let later = self.changes.last().is_some_and(|last| last.generation > update.generation);
         if later || parked(workload).is_none() {
             return;
@@ -229,11 +230,11 @@ impl Parks {
         }
     }
 
-    /// An update is told to have ended with success.
+    /// Checks an update that is reported as successful.
     pub(super) fn is_updated(&self, id: &str, update: &Update, server: &Server, found: &mut Found) {
         let Some(plan) = &self.schedule.workload else { return };
         let Some(workload) = server.object(&plan.kind, super::NAMESPACE, &plan.name) else { return };
-        // Its user may have changed it again since, or parked it again for the same.
+        // The user may have changed it since, or parked it again for the same template.
         let later = self.changes.last().is_some_and(|last| last.generation > update.generation);
         if later || self.parked_since > update.generation {
             return;

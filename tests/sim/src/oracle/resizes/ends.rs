@@ -1,4 +1,4 @@
-//! How a request ends: with a reason that is true, and with the Pod as it should be.
+//! How a request ends: with a true reason, and with the Pod as it should be.
 
 use pitstop_api::condition::ConditionStatus;
 use pitstop_api::quantity::Resources;
@@ -11,13 +11,13 @@ use crate::oracle::rules::{Found, millis};
 use crate::server::Server;
 use crate::world::plan::{Fault, Step};
 
-/// What comes to a wait by the way of things: watches, writes, the kubelet's own pace.
+/// Time that watches, writes and the kubelet's own pace add to a wait, in milliseconds.
 const SLACK: u64 = 10_000;
-/// How long the kernel's word is waited for.
+/// How long a request waits for the kernel, in milliseconds.
 const KERNEL: u64 = 120_000;
-/// How long the original resources are put back.
+/// How long a request restores the original resources, in milliseconds.
 const PATIENCE: u64 = 60_000;
-/// A change of the Pod that is younger may not have been seen.
+/// A change of the Pod that is younger (milliseconds) may not have been seen.
 pub(super) const KNOWN: u64 = 8_000;
 
 impl Resizes {
@@ -44,7 +44,7 @@ impl Resizes {
         self.in_time(id, followed, found);
     }
 
-    /// The Pod, its kubelet and the kernel had it.
+    /// Checks that the Pod, its kubelet and the kernel had the wanted size.
     fn succeeded(&self, id: &str, followed: &Followed, status: &PodResizeStatus, found: &mut Found) {
         if followed.sized.is_none() {
             found.push(("R2", format!("{id} has succeeded, and its Pod never had what it means")));
@@ -72,7 +72,7 @@ impl Resizes {
             let changed = limits(&desired) != limits(&Resources::from(&container.original));
             let instances = followed.told.iter().filter(|(name, _)| *name == container.name);
             let ids: Vec<&str> = instances.map(|(_, id)| id.as_str()).collect();
-            // A group that was written is one of which it is known when it held what.
+            // The sizes of a group that was written are known.
             let held = |id: &&str| {
                 let Some(all) = self.groups.get(*id) else { return true };
                 let until = all.iter().skip(1).map(|(from, _)| *from).chain([u64::MAX]);
@@ -97,7 +97,8 @@ impl Resizes {
         }
     }
 
-    /// It says that the kernel has something else: it has waited, and that is not what the kubelet leaves alone.
+    /// Checks a request that says that the kernel has another value: it has waited, and the kubelet does set
+    /// that value.
     fn gives_up_on_the_kernel(
         &self,
         id: &str,
@@ -120,7 +121,7 @@ impl Resizes {
         }
     }
 
-    /// The original resources are there again, or there is a reason why not.
+    /// Checks that the original resources are restored, or that the end says why not.
     fn left(&self, id: &str, followed: &Followed, status: &PodResizeStatus, pod: &Value, found: &mut Found) {
         let now = sizes(pod);
         let is = |to: fn(&pitstop_api::resize::ContainerStatus) -> Resources| {
@@ -135,16 +136,16 @@ impl Resizes {
         }
         let text = &status.message;
         let told = text.contains("could not be put back");
-        // Nothing refuses it, and nothing holds it up.
+        // Nothing refuses or delays the restore.
         let roomy = self.schedule.room.millicores.is_none() && self.schedule.room.quota.is_none();
-        // While no container runs, nobody can tell that the kubelet does not resize.
+        // While no container runs, it is unknown that the kubelet does not resize.
         let unknown = followed.blind && !self.schedule.room.fixed.is_empty();
         if !told || (roomy && self.calm() && !unknown) {
             found.push(("R3", format!("{id} ends, and its Pod keeps what it has got: {text}")));
         }
     }
 
-    /// What the end says is so.
+    /// Checks that the reason of the end is true.
     fn is_true(&self, id: &str, followed: &Followed, reason: &str, pod: Option<&Value>, found: &mut Found) {
         let spec = &followed.object.spec;
         let age = self.now - followed.created;
@@ -156,7 +157,7 @@ impl Resizes {
                 let since = followed.accepted.unwrap_or(followed.created);
                 pod.is_none_or(|pod| !lives(pod)) || self.now < since + SLACK
             }
-            // A dry run that the daemon would carry out is over at once.
+            // A dry run that the daemon would carry out ends at once.
             "NodeBusy" if spec.dry_run => {
                 self.schedule.room.millicores.is_some() && !self.schedule.room.fixed.is_empty()
             }
@@ -175,7 +176,7 @@ impl Resizes {
                 let fixed = !self.schedule.room.fixed.is_empty();
                 self.schedule.room.millicores.is_some() || fixed || followed.infeasible
             }
-            // In words that are not known: of a right that is lost, or of amounts that do not go together.
+            // A refusal in unknown words: a right is lost, or amounts do not fit together.
             "Refused" => {
                 let refuses = |f: &Fault| matches!(f, Fault::Refuse(..));
                 let text = &followed.object.status.as_ref().map_or("", |s| &s.message);
@@ -188,21 +189,22 @@ impl Resizes {
         }
     }
 
-    /// When somebody else last changed the resources of the request's Pod.
+    /// When another writer last changed the resources of the request's Pod.
     fn foreign_to(&self, status: &PodResizeStatus) -> Option<u64> {
         self.foreign.get(&status.target.as_ref()?.pod_uid).copied()
     }
 
-    /// Lists may be older than what was seen before: they tell of a Pod that was not changed yet, or not made.
+    /// Whether lists may be older than facts seen before: they may show a Pod before its change, or before
+    /// its creation.
     pub(super) fn stale(&self) -> bool {
         self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)))
     }
 
-    /// There is another one that wants the same Pod.
+    /// Whether another request wants the same Pod.
     fn others(&self, id: &str, followed: &Followed) -> bool {
         let name = &followed.object.spec.pod_ref.name;
         self.followed.iter().any(|(other, f)| {
-            // Which one is later goes by the API server's clock, which may jump.
+            // Which is later depends on the API server's clock, which may jump.
             other != id && !f.object.spec.dry_run && f.object.spec.pod_ref.name == *name
         })
     }
@@ -213,7 +215,7 @@ impl Resizes {
         if self.calm() && age > self.clocks.most(most) + SLACK {
             found.push(("L1", format!("{id} ends {age} ms after its creation")));
         }
-        // Each wait is told once, and no sooner than three seconds after the one before.
+        // Each wait is reported once, and at least three seconds after the previous one.
         let bound = 7 + age / 2_500;
         if self.schedule.leaves_controllers_alone() && followed.writes > bound {
             found.push(("I12", format!("{id} takes {} writes in {age} ms", followed.writes)));
@@ -221,12 +223,12 @@ impl Resizes {
     }
 }
 
-/// What of a size is in a control group by itself.
+/// The parts of a size that a control group holds unchanged.
 fn limits(size: &Resources) -> (Option<i64>, Option<i64>) {
     (size.cpu_limit, size.memory_limit)
 }
 
-/// It may run still.
+/// Whether the Pod may still run.
 fn lives(pod: &Value) -> bool {
     let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     !over && pod["metadata"]["deletionTimestamp"].is_null()

@@ -1,19 +1,24 @@
-//! What no schedule may break where Pods are resized.
+//! Rules for Pods that are resized.
 //!
-//! | rule | |
-//! |---|---|
-//! | R1 | A Pod's resources are changed as a request at work on that very Pod says, and as far as it says; by no dry run. |
-//! | R2 | A request succeeds only after the Pod's spec, its kubelet and, where it says so, the kernel had it all. |
-//! | R3 | After an end without success the Pod's spec is as it was, or somebody else changed it, or the end says why not. |
-//! | R4 | Nobody else's change is undone: each request changes a Pod once, from what it found, and back once. |
-//! | R5 | An end has a reason that is true. |
-//! | R6 | What has ended stays as it is; what was resolved stays resolved. |
-//! | R7 | What is told of the kernel was told of the instance that runs. |
-//! | R8 | Where no restart is allowed, nothing is changed that restarts. |
-//! | R9 | One request is at work on a Pod. |
-//! | R10 | What the kubelet says that it did is not taken back because of the kernel, or of a deadline that passes later. |
-//! | R11 | A step beyond what a request means is the smallest, at most three times, only where a Pod's group may have been left as it was, and is taken back. |
-//! | R12 | A resize begins while no restart has a container of the Pod to stop; a restart while no resize has begun to change the Pod, but for one that does not get on within a minute. |
+//! - R1: A Pod's resources change only as a request at work on that very Pod says, and only as far; never for
+//!   a dry run.
+//! - R2: A request succeeds only after the Pod's spec, its kubelet and, if the request says so, the kernel
+//!   had it all.
+//! - R3: After an end without success the Pod's spec is as before, or another writer changed it, or the end
+//!   says why not.
+//! - R4: No change by another writer is undone: each request changes a Pod once, from what it found, and back
+//!   once.
+//! - R5: The reason of an end is true.
+//! - R6: An ended request stays as it is; a resolved one stays resolved.
+//! - R7: A report about the kernel is about the running instance.
+//! - R8: If no restart is allowed, nothing changes that restarts.
+//! - R9: One request is at work on a Pod.
+//! - R10: What the kubelet reports as done is not taken back because of the kernel, or of a deadline that
+//!   passes later.
+//! - R11: A step beyond the wanted size is the smallest, at most three times, only if a Pod's group may have
+//!   been left unchanged, and is taken back.
+//! - R12: A resize begins only while no restart has a container of the Pod to stop. A restart begins only
+//!   while no resize has begun to change the Pod, except one that makes no progress within a minute.
 
 mod ends;
 mod pods;
@@ -38,7 +43,7 @@ use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule, Step};
 
-/// A request that has nothing before it begins within that time, where all goes well.
+/// Time within which a request with nothing before it begins, if all goes well.
 const SOON: u64 = 6_000;
 
 /// A request.
@@ -48,25 +53,25 @@ struct Followed {
     accepted: Option<u64>,
     ended: Option<u64>,
     deleted: Option<u64>,
-    /// When its Pod and the kubelet first had what it means, after it was accepted.
+    /// When its Pod and the kubelet first had the wanted size, after the acceptance.
     sized: Option<u64>,
     /// Since when they have it.
     has_since: Option<u64>,
-    /// When it began to put back what was there.
+    /// When it began to restore the original size.
     restoring: Option<u64>,
-    /// Since when its Pod is at a step beyond what it means, and how often it was.
+    /// Since when its Pod is at a step beyond the wanted size, and the number of steps.
     stepped: Option<u64>,
     steps: u32,
-    /// When its Pod first waited for room, after it was accepted.
+    /// When its Pod first waited for room, after the acceptance.
     deferred: Option<u64>,
-    /// Its Pod was shown as one that can never have it.
+    /// Whether its Pod was shown as one that can never have the size.
     infeasible: bool,
-    /// When the change it means took effect, and when it was taken back.
+    /// When its change took effect, and when it was taken back.
     forth: Option<u64>,
     back: Option<u64>,
-    /// Instances of which the daemon has told: container and ID.
+    /// Instances on which the daemon reported: container and ID.
     told: BTreeSet<(String, String)>,
-    /// No container of its Pod ran when it was accepted.
+    /// Whether no container of its Pod ran at its acceptance.
     blind: bool,
     /// Writes of its status, and of the Pod for it.
     writes: u64,
@@ -74,7 +79,7 @@ struct Followed {
     changes: u64,
 }
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Resizes {
     schedule: Schedule,
     clocks: Clocks,
@@ -83,17 +88,17 @@ pub struct Resizes {
     /// More than one process may have led at once.
     many_leaders: bool,
     followed: BTreeMap<String, Followed>,
-    /// What was written into the control groups of containers, and from when on it held.
+    /// Sizes written into the control groups of containers, and from when they were in effect.
     groups: BTreeMap<String, Vec<(u64, Resources)>>,
-    /// When somebody else last changed the resources of a Pod, by its UID.
+    /// When another writer last changed the resources of a Pod, by its UID.
     foreign: BTreeMap<String, u64>,
     /// How often the resources of a Pod were changed, by UID.
     changes: BTreeMap<String, u64>,
     /// The instance that a Pod shows, and since when: by Pod UID and container.
     shown: BTreeMap<(String, String), (String, u64)>,
-    /// Those that have succeeded since it was last asked.
+    /// Requests that succeeded since the last call.
     successes: Vec<(String, PodResizeStatus)>,
-    /// The other kinds'.
+    /// Requests of the other kinds.
     restarts: Turns,
     /// How requests ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,
@@ -107,7 +112,7 @@ fn status(resize: &PodResize) -> PodResizeStatus {
     resize.status.clone().unwrap_or_default()
 }
 
-/// A container of the Pod is shown running.
+/// Whether the Pod shows a running container.
 fn runs(pod: &Value) -> bool {
     let lists = ["containerStatuses", "initContainerStatuses"];
     let mut statuses = lists.iter().filter_map(|list| pod["status"][*list].as_array()).flatten();
@@ -128,17 +133,17 @@ fn read(resources: &Value) -> Resources {
 }
 
 impl Followed {
-    /// The daemon of its node carries it out, or is to.
+    /// Whether the daemon of its node carries it out, or will.
     fn by_daemon(&self) -> bool {
         status(&self.object).mechanism == Some(Mechanism::Cri)
     }
 
-    /// It may still do something.
+    /// Whether it may still act.
     fn open(&self) -> bool {
         self.ended.is_none() && self.deleted.is_none()
     }
 
-    /// It is at work on that Pod, or was.
+    /// Whether it is or was at work on that Pod.
     fn is_for(&self, pod: &str) -> bool {
         status(&self.object).target.is_some_and(|target| target.pod_uid == pod)
     }
@@ -147,12 +152,12 @@ impl Followed {
         self.object.spec.active_deadline_seconds.map_or(schedule.default_deadline * 1000, millis)
     }
 
-    /// It puts back what was there, for that reason.
+    /// Whether it restores the original size for that reason.
     fn restoring_for(&self, reason: &str) -> bool {
         status(&self.object).restoring.is_some_and(|restoring| restoring.reason == reason)
     }
 
-    /// For how long it watches the Pod.
+    /// Milliseconds for which it watches the Pod.
     fn observes(&self) -> u64 {
         self.object.spec.rollback_on_failure.as_ref().map_or(0, |watch| millis(watch.observe_seconds))
     }
@@ -179,23 +184,23 @@ impl Resizes {
         }
     }
 
-    /// Nothing goes wrong but with control groups.
+    /// Whether only control groups have faults.
     fn calm(&self) -> bool {
         let groups = |f: &Fault| matches!(f, Fault::HideCgroups(..) | Fault::SlowCgroups(..));
         self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| groups(&f.what))
     }
 
-    /// Those that have succeeded, and were no dry runs.
+    /// Requests that succeeded since the last call, without dry runs.
     pub(super) fn take_successes(&mut self) -> Vec<(String, PodResizeStatus)> {
         std::mem::take(&mut self.successes)
     }
 
-    /// Whether that is one of them.
+    /// Whether the UID is that of a resize.
     pub(super) fn knows(&self, uid: &str) -> bool {
         self.followed.contains_key(uid)
     }
 
-    /// etcd is as it was before.
+    /// etcd was restored to an earlier state.
     pub(super) fn restored(&mut self, now: u64, server: &Server) {
         self.off = true;
         let stored: BTreeMap<String, PodResize> = server
@@ -218,12 +223,12 @@ impl Resizes {
         }
     }
 
-    /// The kubelet has written into the control group of a container.
+    /// Takes the kubelet's write into the control group of a container.
     pub(super) fn sized(&mut self, written: &Written) {
         self.groups.entry(written.id.clone()).or_default().push((written.from, written.size));
     }
 
-    /// A daemon has told what the kernel has of an instance.
+    /// A daemon reported what the kernel has for an instance.
     pub(super) fn told(&mut self, request: &str, container: &str, id: &str) {
         if let Some(followed) = self.followed.get_mut(request) {
             followed.told.insert((container.to_owned(), id.to_owned()));
@@ -285,11 +290,11 @@ impl Resizes {
         if after.restoring.is_some() {
             followed.restoring.get_or_insert(now);
         }
-        // Where the node's daemon is to act, the request itself tells that there is no room.
+        // If the node's daemon resizes, the request itself says that there is no room.
         if after.phase == Some(Phase::Deferred) && after.target.is_none() {
             followed.deferred.get_or_insert(now);
         }
-        // The API server gives a new request the status that no controller has seen it.
+        // The API server gives a new request this status: no controller has seen it.
         let unseen = PodResizeStatus { observed_generation: Some(-1), ..PodResizeStatus::default() };
         if before == after || (before == PodResizeStatus::default() && after == unseen) {
             return;
@@ -323,7 +328,7 @@ impl Resizes {
         }
     }
 
-    /// The Pod that a request was accepted for, if it is there.
+    /// The Pod that a request was accepted for, if it exists.
     fn pod_of(&self, status: &PodResizeStatus, server: &Server) -> Option<Value> {
         let target = status.target.as_ref()?;
         server.objects("Pod").find(|pod| pod["metadata"]["uid"] == *target.pod_uid).map(|pod| (**pod).clone())
@@ -344,7 +349,7 @@ impl Resizes {
         }
     }
 
-    /// A request is accepted: nobody else is at work, restarts are allowed, and it has not waited in vain.
+    /// Checks an acceptance: no other request is at work, restarts are allowed, and it did not wait in vain.
     fn accepted(&self, id: &str, new: &PodResizeStatus, found: &mut Found) {
         let Some(own) = self.followed.get(id) else { return };
         let spec = &own.object.spec;
@@ -361,17 +366,17 @@ impl Resizes {
         if let Some((other, _)) = beside.filter(|_| real(own) && !self.many_leaders) {
             found.push(("R9", format!("{id} is accepted while {other} is at work on the same Pod")));
         }
-        // Of a place in the namespace each end of another one may be what gives it.
+        // If the places of the namespace are limited, each end of another request may free one.
         let bounded = self.schedule.most_open.is_some();
         let before = |f: &Followed| (real(f) && f.object.spec.pod_ref.name == spec.pod_ref.name) || bounded;
         let free = self.followed.iter().filter(|(other, f)| *other != id && before(f));
         let free = free.filter_map(|(_, f)| f.ended.into_iter().chain(f.deleted).min()).max();
         let since = own.created.max(free.unwrap_or(0));
-        // What the kubelet has yet to write of a Pod that begins is waited for.
+        // The controller waits for what the kubelet must still write about a new Pod.
         let pods = self.schedule.steps.iter().all(|s| !matches!(s.what, Step::DeletePod(_)));
-        // What bounds a Pod that its daemon resizes may leave no room for a while.
+        // The limits for a Pod that its daemon resizes may leave no room for a while.
         let admitted = new.mechanism == Some(Mechanism::Cri);
-        // A restart that is open is before it, or has yet to let it go.
+        // An open restart comes first, or has not released the Pod yet.
         let restarted = self.restarts.free_since(&spec.pod_ref.name);
         let late = restarted.is_some_and(|free| self.now > since.max(free) + SOON);
         if self.calm() && pods && !admitted && late {
@@ -379,15 +384,15 @@ impl Resizes {
         }
     }
 
-    /// A resize that has begun to change that Pod within the last minute, and of which the Pod has not shown that it has
-    /// it or cannot have it; none that one of `owners` is.
+    /// A resize, none of `owners`, that began to change that Pod within the last minute, while the Pod does
+    /// not show yet that it has the size or cannot have it.
     pub(super) fn changing(&self, now: u64, pod: &str, owners: &[&str]) -> Option<String> {
         let at_work = |followed: &Followed| {
             let halted = followed.has_since.is_some() || followed.deferred.is_some() || followed.infeasible;
             // The minute counts from when the acceptance was sent.
             let recent = followed.accepted.is_some_and(|at| now < at + self.clocks.least(55_000));
             let real = !followed.object.spec.dry_run && !followed.by_daemon();
-            // What somebody else has changed since is theirs.
+            // A later change by another writer is not its own.
             let taken_over = self.foreign.get(pod).copied() > followed.accepted;
             real && followed.is_for(pod)
                 && followed.open()
@@ -402,7 +407,7 @@ impl Resizes {
             .map(|(id, _)| id.clone())
     }
 
-    /// Everything is over, in time.
+    /// Checks that everything ended in time.
     pub(super) fn converged(&self, calm: u64, led_since: u64, slack: u64) -> Found {
         let mut found = Found::new();
         for (uid, followed) in self.followed.iter().filter(|(_, f)| f.deleted.is_none()) {
@@ -423,7 +428,7 @@ impl Resizes {
         found
     }
 
-    /// All are over.
+    /// Whether all requests have ended.
     pub(super) fn over(&self, now: u64, led_since: u64) -> bool {
         self.followed.values().all(|f| {
             let ttl = f.object.spec.ttl_seconds_after_finished.map(|s| millis(s.into()));
@@ -436,12 +441,13 @@ impl Resizes {
     }
 }
 
-/// What has ended and what was resolved never changes, and the phase is what the conditions say.
+/// Checks that ended requests and resolved values never change, and that the phase is what the conditions
+/// say.
 fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mut Found) {
     if after.phase != condition::phase(&after.conditions) {
         found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
     }
-    // For which spec an end is said is no part of the end, nor whether what a daemon gave counts still.
+    // An end includes neither the generation that it is about, nor whether a daemon's size is still in force.
     let given = before.phase == Some(Phase::Succeeded) && before.mechanism == Some(Mechanism::Cri);
     let end = |status: &PodResizeStatus| {
         let told = |c: &&Condition| !given || c.type_ != conditions::IN_FORCE;
@@ -463,7 +469,7 @@ fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mu
     }
 }
 
-/// What a daemon has told of: each question that it has answered, with its container and instance.
+/// Questions that a daemon has answered, each with its container and instance.
 pub(super) fn answered(book: &NodeWork) -> Vec<(String, String, String)> {
     let answers = book.status.iter().flat_map(|status| &status.answers);
     let done: Vec<&str> =

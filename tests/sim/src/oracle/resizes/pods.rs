@@ -1,4 +1,4 @@
-//! Writes of Pods: who changes resources, and when a Pod has what a request means.
+//! Writes of Pods: who changes resources, and when a Pod has the wanted size.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
     lists.into_iter().filter_map(|list| pod["status"][list].as_array()).flatten()
 }
 
-/// What can be put back: a limit that was not there stays, above the request.
+/// The size that a restore can reach: a limit that did not exist before stays, above the request.
 pub(super) fn returned(container: &ContainerStatus) -> Resources {
     let (from, to) = (Resources::from(&container.original), Resources::from(&container.desired));
     let stays = |limit: Option<i64>, from: Option<i64>, to: Option<i64>| match (limit, from) {
@@ -44,17 +44,17 @@ pub(super) fn returned(container: &ContainerStatus) -> Resources {
     }
 }
 
-/// Which way a request would lead from the one to the other.
+/// The way in which a request leads from one size to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Forth,
     Back,
-    /// The smallest step beyond, and home again.
+    /// The smallest step beyond the wanted size, and back to it.
     Step,
     Home,
 }
 
-/// The one is the smallest step beyond the other: a millicore, or a byte, more.
+/// Whether `to` is the smallest step beyond `from`: a millicore, or a byte, more.
 fn is_step(from: &Resources, to: &Resources) -> bool {
     let one = |old: (Option<i64>, Option<i64>), new: (Option<i64>, Option<i64>)| {
         let more = (old.0.map(|n| n + 1), if old.0 == old.1 { old.1.map(|n| n + 1) } else { old.1 });
@@ -120,7 +120,7 @@ impl Resizes {
         self.see(new);
     }
 
-    /// The controller has changed the resources of a Pod.
+    /// Checks a change of a Pod's resources by the controller.
     fn changed(
         &mut self,
         pod: &str,
@@ -132,13 +132,13 @@ impl Resizes {
         let real = |f: &Followed| f.is_for(pod) && !f.object.spec.dry_run;
         let asks = |(id, f): (&String, &Followed)| Some((id.clone(), f.way(from, to)?, f.open()));
         let asking: Vec<_> = self.followed.iter().filter(|(_, f)| real(f)).filter_map(asks).collect();
-        // Of two that are alike the last one that was there: a deletion may not be known yet.
+        // Of two equal requests the last that existed counts: a deletion may not be known yet.
         let ended =
             |id: &String| self.followed.get(id).and_then(|f| f.ended.into_iter().chain(f.deleted).min());
         let last = asking.iter().max_by_key(|(id, ..)| ended(id));
         let whose = asking.iter().find(|(.., open)| *open).or(last).cloned();
         let Some((id, way, open)) = whose else {
-            // Whoever is at work on it does not know of what it has found.
+            // A request at work changes a size that it did not find.
             let fights = self.followed.values().any(|f| real(f) && f.open());
             let text = format!("the resources of Pod {pod} are changed from {from:?} to {to:?}");
             found.push(if fights { ("R4", text) } else { ("R1", text) });
@@ -150,7 +150,7 @@ impl Resizes {
         let Some(followed) = self.followed.get_mut(&id) else { return };
         followed.writes += 1;
         followed.changes += 1;
-        // Nobody can know of a deletion that the watch has not shown.
+        // The controller cannot know of a deletion before its watch shows it.
         let ended = followed.ended.is_some() || followed.deleted.is_some_and(|at| sound && now > at + 6_000);
         if !open && ended && !blind {
             found.push(("R1", format!("{id} changes Pod {pod} after it has ended or gone")));
@@ -158,12 +158,12 @@ impl Resizes {
         let node = object["spec"]["nodeName"].as_str().unwrap_or_default();
         if way == Way::Step {
             followed.steps += 1;
-            // Every second node's kubelet leaves groups as they were.
+            // The kubelet of every second node leaves groups unchanged.
             let leaves = node
                 .strip_prefix("node")
                 .and_then(|at| at.parse().ok())
                 .is_none_or(|at: u64| at.is_multiple_of(2));
-            // What others changed, and again before the kubelet had made it, stays in the group of the Pod.
+            // A change by others, changed again before the kubelet made it, stays in the Pod's group.
             let again = self.changes.get(pod).is_some_and(|changes| *changes > followed.changes);
             if !(leaves || slow || again) || (followed.steps > 3 && sound) {
                 found.push(("R11", format!("{id} makes step {} of Pod {pod} on {node}", followed.steps)));
@@ -181,7 +181,7 @@ impl Resizes {
             Way::Back => &mut followed.back,
             Way::Step | Way::Home => return,
         };
-        // A leader that dies may have been the only one to know of what it has done.
+        // A leader that dies may have been the only one to know of its change.
         if slot.is_some_and(|_| sound) {
             found.push(("R4", format!("{id} changes Pod {pod} a second time")));
         }
@@ -192,7 +192,7 @@ impl Resizes {
         }
     }
 
-    /// Looks how far the Pod is for each request at work on it.
+    /// Records how far the Pod is for each request at work on it.
     pub(super) fn see(&mut self, pod: &Value) {
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         for status in statuses(pod) {
@@ -220,14 +220,14 @@ impl Resizes {
     }
 }
 
-/// The reason of a condition, where it is there.
+/// The reason of a condition; None if it is not True.
 fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a str> {
     let conditions = pod["status"]["conditions"].as_array()?;
     let found = conditions.iter().find(|c| c["type"] == type_ && c["status"] == "True")?;
     Some(found["reason"].as_str().unwrap_or_default())
 }
 
-/// A resource changes whose change restarts its container.
+/// Whether a resource changes whose change restarts its container.
 fn restarts(pod: &Value, from: &BTreeMap<String, Resources>, to: &BTreeMap<String, Resources>) -> bool {
     containers(pod).any(|container| {
         let name = container["name"].as_str().unwrap_or_default();
@@ -243,7 +243,8 @@ fn restarts(pod: &Value, from: &BTreeMap<String, Resources>, to: &BTreeMap<Strin
     })
 }
 
-/// The Pod's spec says it, and its kubelet says that it is so. One that sets no quotas does not tell of CPU limits.
+/// Whether the Pod's spec has the size, and its kubelet reports it. A kubelet that sets no quotas does not
+/// report CPU limits.
 fn has(pod: &Value, wanted: &[ContainerStatus], quotas: bool) -> bool {
     let seen = pod["status"]["observedGeneration"].as_i64() >= pod["metadata"]["generation"].as_i64();
     let done = ["PodResizePending", "PodResizeInProgress"].iter().all(|c| condition(pod, c).is_none());

@@ -1,4 +1,4 @@
-//! How restarts begin and end, and what is left of them.
+//! How restarts begin and end, and what they leave.
 
 use pitstop_api::condition;
 use pitstop_api::rollout::{InPlaceRolloutStatus, Phase, Restart, RollResult, conditions};
@@ -8,9 +8,9 @@ use super::{Child, Followed, Rollouts, status};
 use crate::oracle::rules::Found;
 use crate::server::Server;
 
-/// After its last word, nothing more is to come.
+/// Time after the last change when nothing more is to come.
 const QUIET: u64 = 75_000;
-/// By then a container in the kubelet's longest back-off was started again.
+/// Time until a container in the kubelet's longest back-off is started again.
 const STARTS_AGAIN: u64 = 330_000;
 
 fn reason(status: &InPlaceRolloutStatus) -> String {
@@ -25,7 +25,7 @@ impl Followed {
 }
 
 impl Rollouts {
-    /// A restart begins: with all Pods that there are.
+    /// Checks that a restart begins with all existing Pods.
     pub(super) fn begins(&self, id: &str, restart: &Restart, found: &mut Found) {
         let Some(followed) = self.followed.get(id) else { return };
         let wish = followed.begun.map_or(0, |(wish, _)| wish);
@@ -41,7 +41,7 @@ impl Rollouts {
         }
     }
 
-    /// A restart is told to be finished.
+    /// Checks a restart that is reported as finished.
     pub(super) fn finished(&mut self, id: &str, after: &InPlaceRolloutStatus, found: &mut Found) {
         *self.ends.entry(format!("rollout: {}", reason(after))).or_default() += 1;
         let Some(followed) = self.followed.get(id) else { return };
@@ -65,7 +65,7 @@ impl Rollouts {
         });
         for (uid, member) in due {
             let old = |name: &&str| {
-                // An instance that nobody had heard of was taken for a new one.
+                // An instance that the controller did not know counts as new.
                 let newest = self.began.get(&(uid.clone(), (*name).to_owned()));
                 let heard_of =
                     |id: &str| member.shows(name, Some(id)).is_some_and(|at| at < *since && at < known);
@@ -84,7 +84,7 @@ impl Rollouts {
         self.children.values().filter(move |child| child.rollout == id && !child.deleted)
     }
 
-    /// All are over, or wait for somebody.
+    /// Whether all rollouts have ended, or wait for a user.
     pub(in crate::oracle) fn over(&self, now: u64, led_since: u64) -> bool {
         if self.schedule.parks() || self.schedule.wishes() {
             return true;
@@ -99,14 +99,15 @@ impl Rollouts {
                 }
                 _ => false,
             };
-            // A Pod that crashes again and again is ready for a moment each time, and lets another one be begun with.
+            // A Pod that crashes again and again is ready for a moment each time, which lets another Pod
+            // begin.
             let late = followed.reason() == "ProgressDeadlineExceeded";
             let quiet = if late { STARTS_AGAIN } else { QUIET };
             seen && rests && now > followed.changed.max(led_since) + quiet
         })
     }
 
-    /// What each rollout has come to is true.
+    /// Checks that the state of each rollout is true.
     pub(in crate::oracle) fn converged(&self, server: &Server) -> Found {
         let mut found = Found::new();
         if self.schedule.parks() || self.schedule.wishes() {
@@ -152,7 +153,7 @@ impl Rollouts {
                 };
                 self.followed.iter().any(older)
             }
-            // Pods that are not there, or not ready, keep the others from being begun with.
+            // Pods that are missing or not ready keep the others from beginning.
             "ProgressDeadlineExceeded" => {
                 let serves = |_: &str, member: &Member| member.gone.is_none() && member.was(true, self.now);
                 self.away(&followed.object, self.now, serves) >= self.most(&followed.object)
@@ -161,7 +162,7 @@ impl Rollouts {
         }
     }
 
-    /// What is told of the Pods of the restart under way is so.
+    /// Whether the counts of the current restart are true.
     fn counts(&self, id: &str, followed: &Followed, status: &InPlaceRolloutStatus) -> bool {
         let wish = followed.begun.map_or(0, |(wish, _)| wish);
         let there = |child: &&Child| {

@@ -15,10 +15,10 @@ use crate::oracle::Writer;
 use crate::oracle::Wrote;
 use crate::oracle::rules::Found;
 
-/// How long open requests of an earlier wish are waited for.
+/// How long a rollout waits for open requests of an earlier wish.
 const PATIENCE: u64 = 290_000;
 
-/// The rollout that has made it, by its UID.
+/// UID of the rollout that made the request.
 fn owner(request: &ContainerRecreateRequest) -> Option<String> {
     let mut owners = request.metadata.owner_references.iter().flatten();
     owners.find(|owner| owner.kind == "InPlaceRollout").map(|owner| owner.uid.clone())
@@ -57,21 +57,21 @@ impl Rollouts {
         }
         let child = child.clone();
         let Some(followed) = self.followed.get(&child.rollout) else { return };
-        // What a user or the garbage collector deletes is made again until the watch tells that the rollout is gone; by another
-        // wish, too, if somebody goes back to this one.
+        // A request that a user or the garbage collector deletes is made again until the watch shows that the
+        // rollout is gone; also by another wish, if the user goes back to this one.
         if writer != Writer::Controller || followed.wishes.len() > child.wish + 1 {
             self.stopped.retain(|(rollout, _, pod, _), _| (rollout, pod) != (&child.rollout, &child.pod));
         }
         if writer != Writer::Controller || child.ended.is_some() || self.unsure() {
             return;
         }
-        // Another wish has taken over, some time ago; or there is none any more.
+        // Another wish took over some time ago, or no wish exists any more.
         let later = followed.wishes.get(child.wish + 1).map(|(_, since)| *since);
         let waited = later.is_some_and(|since| self.now > since + PATIENCE);
         let withdrawn = followed.wishes.iter().skip(child.wish + 1).any(|(wish, _)| {
             wish.is_none() || *wish == followed.object.status.clone().unwrap_or_default().restarted_at
         });
-        // Of a Pod that is gone there is nothing to wait for.
+        // If the Pod is gone, nothing is left to wait for.
         if !waited && !withdrawn && self.is_there(&child.pod) {
             found.push(("W6", format!("{id} is open, and its rollout deletes it")));
         }
@@ -111,10 +111,10 @@ impl Rollouts {
         self.children.insert(id.to_owned(), child);
     }
 
-    /// The Pod was there when the restart began.
+    /// Checks that the Pod existed when the restart began.
     fn is_for(&self, id: &str, followed: &Followed, member: &Member, found: &mut Found) {
         let begun = followed.begun.map_or(0, |(_, at)| at);
-        // Of one second, the first and the last are not told apart.
+        // Times within one second cannot be told apart.
         if member.made > begun + 1_000 && !self.clock_jumps() {
             let (name, made) = (&member.name, member.made);
             found.push((
@@ -127,7 +127,8 @@ impl Rollouts {
         }
     }
 
-    /// The open requests of the rollout that it must know of; those of an earlier wish if they were shown before this one began.
+    /// Open requests that the rollout must know; those of an earlier wish only if they were shown before this
+    /// one began.
     fn open<'a>(&'a self, followed: &Followed, child: &'a Child) -> impl Iterator<Item = &'a Child> {
         let begun = followed.begun.map_or(0, |(_, at)| at).saturating_sub(self.schedule.known());
         self.children.values().filter(move |other| {
@@ -140,7 +141,7 @@ impl Rollouts {
         self.members.get(pod).is_some_and(|member| member.gone.is_none())
     }
 
-    /// No more Pods that were in service are being restarted than may be.
+    /// Checks that no more Pods in service are restarted than allowed.
     fn in_budget(&self, id: &str, followed: &Followed, child: &Child, found: &mut Found) {
         if !child.costs || self.unsure() {
             return;
@@ -160,7 +161,7 @@ impl Rollouts {
         }
     }
 
-    /// There is room for one more to be unavailable, whatever is the reason with the others.
+    /// Checks that one more Pod may be unavailable, whatever made the others unavailable.
     fn leaves_room(&self, id: &str, followed: &Followed, child: &Child, found: &mut Found) {
         if !child.costs {
             return;
@@ -178,7 +179,7 @@ impl Rollouts {
         }
     }
 
-    /// Nothing stands in the way of another Pod.
+    /// Checks that the rollout may begin with another Pod.
     fn may_go_on(&self, id: &str, followed: &Followed, child: &Child, found: &mut Found) {
         let since = self.now.saturating_sub(self.schedule.known());
         let long = |at: Option<u64>| at.is_some_and(|at| at < since);
@@ -216,7 +217,7 @@ impl Rollouts {
         }
     }
 
-    /// None that waits comes before it.
+    /// Checks that no waiting Pod comes before it.
     fn in_order(&self, id: &str, followed: &Followed, child: &Child, member: &Member, found: &mut Found) {
         let since = self.now.saturating_sub(self.schedule.known());
         let begun = followed.begun.map_or(0, |(_, at)| at);
@@ -232,7 +233,7 @@ impl Rollouts {
         };
         let (ready, broken) = (member.was(true, since), member.was(false, since));
         let first = |(_, other): &(&String, &Member)| match (self.ordinal(other), self.ordinal(member)) {
-            // What is broken goes first where only that may.
+            // Broken Pods go first if only they may.
             (Some(other_is), Some(own)) => other_is > own && (ready || (broken && other.was(false, since))),
             _ => ready && other.was(false, since),
         };

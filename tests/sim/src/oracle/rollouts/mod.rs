@@ -1,14 +1,18 @@
-//! What no schedule may break where the Pods of a workload are restarted by a rollout.
+//! Rules for rollouts that restart the Pods of a workload.
 //!
-//! | rule | |
-//! |---|---|
-//! | W1 | Of the Pods that were ready, no more are being restarted at a time than may be unavailable; and none is begun with while so many are unavailable for whatever reason. |
-//! | W2 | For one value of `restartedAt`, one instance of a container of a Pod is stopped. |
-//! | W3 | A restart is for the Pods of the workload that there were when it began: for no later one, and no earlier one is left out. |
-//! | W4 | When it is told to be finished, every container that it means is a new one, and the counts and the history say so. |
-//! | W5 | Pods of a `StatefulSet` go from the highest ordinal down, of others those that are not ready go first, and the canary before all. |
-//! | W6 | No Pod is begun with while the rollout is paused, deleted or not the oldest, or as many have failed as may; an open request is given up only by a later wish. |
-//! | W7 | At rest it is over or waits for somebody, for a reason that is true and with counts that are; of what is finished no request is left. |
+//! - W1: Of the Pods that were ready, no more are restarted at a time than may be unavailable. No Pod begins
+//!   while so many are unavailable for whatever reason.
+//! - W2: For one value of `restartedAt`, one instance of a container of a Pod is stopped.
+//! - W3: A restart is for the Pods of the workload that existed when it began: for no later one, and for
+//!   every earlier one.
+//! - W4: When it is reported as finished, every container that it means is new, and the counts and the
+//!   history say so.
+//! - W5: Pods of a `StatefulSet` go from the highest ordinal down, of others those that are not ready go
+//!   first, and the canary before all.
+//! - W6: No Pod begins while the rollout is paused, deleted or not the oldest, or as many have failed as may.
+//!   Only a later wish gives up an open request.
+//! - W7: At rest it has ended or waits for a user, with a true reason and true counts. A finished restart
+//!   leaves no request.
 
 mod ends;
 mod made;
@@ -32,14 +36,14 @@ struct Followed {
     object: InPlaceRollout,
     created: u64,
     deleted: Option<u64>,
-    /// Every value that `restartedAt` had, and since when.
+    /// Every value of `restartedAt`, and since when.
     wishes: Vec<(Option<String>, u64)>,
-    /// How many of them were over when a restart was told to be finished last.
+    /// Number of wishes that were over when a restart was last reported as finished.
     over: usize,
-    /// The wish that the restart under way is for, by its number, and since when that is stored.
+    /// Number of the wish of the current restart, and since when that is stored.
     begun: Option<(usize, u64)>,
     paused: Option<u64>,
-    /// When the status or the wish changed last.
+    /// When the status or the wish last changed.
     changed: u64,
 }
 
@@ -47,14 +51,14 @@ struct Followed {
 #[derive(Clone)]
 struct Child {
     rollout: String,
-    /// The wish, by its number.
+    /// Number of the wish.
     wish: usize,
     /// The Pod's UID.
     pod: String,
     created: u64,
-    /// Its Pod was in service.
+    /// Whether its Pod was in service.
     costs: bool,
-    /// When it ended, and whether with success.
+    /// When it ended, and whether with success; None before.
     ended: Option<(u64, bool)>,
     deleted: bool,
 }
@@ -69,10 +73,10 @@ impl Child {
     }
 }
 
-/// Who restarted what, and for what: rollout, wish, Pod and container.
+/// Cause of a stop: rollout, wish, Pod and container.
 type Cause = (String, usize, String, String);
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Rollouts {
     schedule: Schedule,
     now: u64,
@@ -97,7 +101,8 @@ fn status(rollout: &InPlaceRollout) -> InPlaceRolloutStatus {
 }
 
 impl Followed {
-    /// The first wish of that value that is not over: who goes back to a value goes on with what was done for it.
+    /// The first wish of that value that is not over: a user who goes back to a value continues the work for
+    /// it.
     fn wish(&self, value: &str) -> usize {
         let of = |(wish, _): &(Option<String>, u64)| wish.as_deref() == Some(value);
         let first = self.wishes.iter().skip(self.over).position(of).map(|at| at + self.over);
@@ -123,18 +128,18 @@ impl Rollouts {
         }
     }
 
-    /// What is decided on may be older than what was seen before, or another leader's.
+    /// Whether decisions may rest on facts older than seen before, or on another leader's.
     fn unsure(&self) -> bool {
         let stale = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
         self.off || self.many_leaders || stale
     }
 
-    /// The API server's clock, by which Pods are told apart, is set.
+    /// Whether the API server's clock, which tells Pods apart, jumps.
     fn clock_jumps(&self) -> bool {
         self.schedule.faults.iter().any(|f| matches!(f.what, Fault::JumpClock(-1, _)))
     }
 
-    /// How many Pods of the workload may be unavailable, by the disruption budget for them too.
+    /// How many Pods of the workload may be unavailable, also by their disruption budget.
     fn most(&self, rollout: &InPlaceRollout) -> usize {
         let least = self.schedule.workload.as_ref().and_then(|workload| workload.budget);
         let least = least.filter(|_| rollout.spec.respects_disruption_budgets());
@@ -142,7 +147,7 @@ impl Rollouts {
         self.allowed(rollout).min(self.schedule.members().saturating_sub(least))
     }
 
-    /// How many of them may be by its strategy.
+    /// How many of them may be unavailable by its strategy.
     fn allowed(&self, rollout: &InPlaceRollout) -> usize {
         let all = u32::try_from(self.schedule.members()).unwrap_or_default();
         let own = rollout.spec.strategy.as_ref().and_then(|s| s.max_unavailable.as_ref());
@@ -156,7 +161,7 @@ impl Rollouts {
         usize::try_from(own.map_or_else(workload, |own| own.of(all))).unwrap_or_default()
     }
 
-    /// How many of its Pods are not there, or do not serve: of selected ones, those that are there count.
+    /// How many of its Pods are missing or do not serve; for selected Pods, only existing ones count.
     fn away(&self, rollout: &InPlaceRollout, since: u64, serves: impl Fn(&str, &Member) -> bool) -> usize {
         let there = |member: &Member| member.made < since && member.gone.is_none();
         let serving = self.members.iter().filter(|(uid, member)| serves(uid, member)).count();
@@ -166,12 +171,12 @@ impl Rollouts {
         self.members.iter().filter(|(uid, member)| there(member) && !serves(uid, member)).count()
     }
 
-    /// A request is one that a rollout has made.
+    /// Whether a rollout made this request.
     pub(super) fn made(&self, uid: &str) -> bool {
         self.children.contains_key(uid)
     }
 
-    /// An instance is stopped for a request; beside one for each wish, so many may be for what somebody took away.
+    /// Checks a stop of an instance for a request: besides one for each wish, `lost` more are allowed.
     pub(super) fn stops(&mut self, request: &str, name: &str, instance: &str, lost: usize) -> Found {
         let Some(child) = self.children.get(request) else { return Found::new() };
         let cause = (child.rollout.clone(), child.wish, child.pod.clone(), name.to_owned());
@@ -183,7 +188,7 @@ impl Rollouts {
         vec![("W2", format!("{request} stops a second instance of {name} for one wish: {all:?}"))]
     }
 
-    /// etcd is as it was before.
+    /// etcd was restored to an earlier state.
     pub(super) fn restored(&mut self, now: u64, server: &Server) {
         self.off = true;
         for (uid, followed) in &mut self.followed {

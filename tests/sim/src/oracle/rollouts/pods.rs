@@ -1,4 +1,4 @@
-//! The Pods of the workload, as the API server has them.
+//! The Pods of the workload in the API server.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +13,19 @@ use crate::oracle::rules::bare;
 /// A Pod of the workload.
 pub(super) struct Member {
     pub(super) name: String,
-    /// When it was made, by true time and by the API server's.
+    /// When it was made, by true time and by the API server's clock.
     pub(super) made: u64,
     pub(super) created: Option<DateTime<Utc>>,
-    /// When it was deleted, or over.
+    /// When it was deleted, or ended.
     pub(super) gone: Option<u64>,
-    /// It is ready or not, and since when.
+    /// Whether it is ready, and since when.
     ready: (bool, u64),
-    /// When an instance of a container was first shown, by the container's name and its own ID.
+    /// When an instance of a container was first shown, by the container's name and the instance's ID.
     shown: BTreeMap<(String, String), u64>,
 }
 
 impl Member {
-    /// Since when an instance is known, of that ID or any.
+    /// Since when an instance is known; with any ID if None.
     pub(super) fn shows(&self, name: &str, id: Option<&str>) -> Option<u64> {
         let of = |(container, instance): &(String, String)| {
             container == name && id.is_none_or(|id| id == instance)
@@ -33,12 +33,12 @@ impl Member {
         self.shown.iter().filter(|(instance, _)| of(instance)).map(|(_, at)| *at).min()
     }
 
-    /// All that time it was ready, or all that time it was not.
+    /// Whether it was ready, or not ready, all that time.
     pub(super) fn was(&self, ready: bool, since: u64) -> bool {
         self.ready.0 == ready && self.ready.1 <= since
     }
 
-    /// At some moment of that time it was.
+    /// Whether it was so at some moment of that time.
     pub(super) fn ever(&self, ready: bool, since: u64) -> bool {
         !self.was(!ready, since)
     }
@@ -81,7 +81,7 @@ impl Rollouts {
         }
     }
 
-    /// Something really happened on a node.
+    /// Takes an event that really happened on a node.
     pub(in crate::oracle) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == What::Started)
         else {
@@ -101,7 +101,7 @@ impl Rollouts {
         member.name.strip_prefix(&*workload.name)?.strip_prefix('-')?.parse().ok()
     }
 
-    /// The containers of the Pod that a restart of these names means.
+    /// The containers of the Pod that a restart with these names means.
     pub(super) fn meant<'a>(&'a self, member: &Member, named: &'a [String]) -> impl Iterator<Item = &'a str> {
         let plan = self.schedule.pod(&member.name);
         let containers = plan.into_iter().flat_map(|plan| &plan.containers);
@@ -111,7 +111,7 @@ impl Rollouts {
         containers.filter(move |c| meant(&c.name, c.sidecar)).map(|c| &*c.name)
     }
 
-    /// The workload's own partition leaves it alone.
+    /// Whether the workload's own partition leaves it alone.
     pub(super) fn below(&self, member: &Member) -> bool {
         let partition = self.schedule.workload.as_ref().map_or(0, |workload| workload.partition);
         self.ordinal(member).is_some_and(|ordinal| ordinal < partition)

@@ -1,4 +1,4 @@
-//! What daemons do to containers: in turn, in order, within the grace.
+//! Actions of daemons on containers: in turn, in order, within the grace.
 
 use pitstop_api::nodework::{AnswerState, request_uid};
 use pitstop_api::recreate::Mechanism;
@@ -9,11 +9,11 @@ use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
 use crate::world::effect::{Asked, What};
 use crate::world::plan::{ComesBack, Fault, PodPlan};
 
-/// Least seconds between signal and kill.
+/// Minimum of seconds between signal and kill.
 const LEAST_GRACE: i64 = 2;
 /// More calls for orders in a second than any of the small worlds can need.
 const MOST_A_SECOND: usize = 60;
-/// A stop begins so long after its acknowledgement at most, or at the end of a hook; in milliseconds.
+/// Maximum delay of a stop after its acknowledgement, or after the end of a hook; in milliseconds.
 const MOST_LATE: u64 = 60_000;
 /// Whole seconds and the way to the API server and back, in seconds.
 const ROUNDING: i64 = 2;
@@ -45,12 +45,12 @@ impl Rules {
         found
     }
 
-    /// When a daemon first asked for the stop of that container: a runtime that hangs begins it later.
+    /// When a daemon first asked for the stop of that container. A runtime that hangs begins the stop later.
     pub(in crate::oracle) fn asked_to_stop(&self, id: &str) -> Option<u64> {
         self.orders.values().filter(|p| p.order.container.id == id).filter_map(|p| p.stopped).min()
     }
 
-    /// When a daemon first began with that container, of two that do not know of each other's stops.
+    /// When a daemon first began with that container, if two daemons do not know each other's stops.
     pub(in crate::oracle) fn begun_by_one_of_two(&self, id: &str) -> Option<u64> {
         let first = |hooked: Option<u64>, stopped| [hooked, stopped].into_iter().flatten().min();
         let of_it = self.orders.values().filter(|p| self.rivals() && p.order.container.id == id);
@@ -61,17 +61,17 @@ impl Rules {
         self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)))
     }
 
-    /// Nothing begins once the request has ended.
+    /// Checks that nothing begins once the request has ended.
     fn begins(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
-        // A stop of what has ended begins nothing; and with its book somebody takes away what was acknowledged in it.
+        // A stop of an ended container begins nothing. A deleted book loses its acknowledgements.
         let alive = runtime.containers().get(&asked.container_id).is_some_and(|c| c.alive(self.now));
         if !alive || self.loses_books() {
             return;
         }
         let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
         let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
-        // What was acknowledged before the end may be carried out after it.
+        // An order that was acknowledged before the end may be carried out after it.
         let began = |since: u64| request.ended.is_some_and(|end| since <= end);
         let late = request.ended.is_some_and(|end| self.now > end + MOST_LATE + Self::grace(&placed.order));
         if late {
@@ -85,14 +85,15 @@ impl Rules {
         }
     }
 
-    /// Somebody deletes a book.
+    /// Whether a fault deletes a book.
     pub(in crate::oracle) fn loses_books(&self) -> bool {
         self.schedule.faults.iter().any(|f| matches!(f.what, Fault::DeleteBook(_)))
     }
 
-    /// Orders of one Pod go one after another, and those of one write in the order of the request's containers.
+    /// Checks that orders of one Pod go one after another, and those of one write in the order of the
+    /// request's containers.
     fn in_turn(&self, asked: &Asked, runtime: &Runtime, found: &mut Found) {
-        // Two daemons of one node do not know what the other one has begun.
+        // Two daemons of one node do not know each other's work.
         let rivals = self.rivals();
         let Some(placed) = self.orders.get(&asked.order_id).filter(|_| !rivals) else { return };
         let alive = |id: &str| runtime.containers().get(id).is_some_and(|c| c.alive(self.now));
@@ -101,7 +102,7 @@ impl Rules {
         });
         for (id, other) in others {
             let begun = other.hooked.is_some() || other.stopped.is_some();
-            // Its request was over before a process that came later took it up: nothing more comes of it.
+            // Its request was over before a later process acknowledged it: nothing more comes of it.
             let refused = other.answer.is_some_and(|(state, _)| state == AnswerState::Refused);
             if begun && !refused && alive(&other.order.container.id) && other.node == placed.node {
                 found.push(("rule", format!("{} begins while {id} is under way", asked.order_id)));
@@ -123,8 +124,8 @@ impl Rules {
         }
     }
 
-    /// The grace counts from the acknowledgement, hook included, and is never less than two seconds. A crash before the
-    /// signal begins it anew, one after it does not.
+    /// Checks the grace: it counts from the acknowledgement, hook included, and is at least two seconds. A
+    /// crash before the signal restarts it, a crash after the signal does not.
     fn within_grace(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let grace = placed.order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
@@ -150,7 +151,7 @@ impl Rules {
         }
     }
 
-    /// Nothing is stopped that the kubelet does not start again.
+    /// Checks that no container is stopped that the kubelet does not start again.
     fn comes_back(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let plan = self.schedule.pod(&placed.order.pod.name);
@@ -166,7 +167,7 @@ impl Rules {
         }
     }
 
-    /// Something really happened on a node.
+    /// Takes an event that really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         if matches!(deed.what, Happened::Ended(_)) {
             self.over.insert(deed.id.clone());
@@ -179,12 +180,12 @@ impl Rules {
         self.ran.insert((label(keys::POD_UID), label(keys::CONTAINER_NAME), deed.id.clone()));
     }
 
-    /// Another instance than that one ran under the name.
+    /// Whether another instance than that one ran under the name.
     pub(super) fn came_back(&self, pod: &str, name: &str, id: &str) -> bool {
         self.ran.iter().any(|(p, n, i)| p == pod && n == name && i != bare(id))
     }
 
-    /// What every order that was begun came to, once nothing happens any more.
+    /// Checks at the end the result of every order that was begun.
     pub fn at_the_end<'a>(&mut self, now: u64, runtimes: impl Iterator<Item = &'a Runtime>) -> Found {
         self.now = now;
         let mut found = Found::new();
@@ -196,7 +197,7 @@ impl Rules {
         if self.sound_daemons() {
             for (id, placed) in self.orders.iter().filter(|(_, o)| o.hooked.is_some() && o.stopped.is_none())
             {
-                // A process that stood still asks the book first, and what is over is not stopped.
+                // A process that was paused asks the book first, and stops nothing that is over.
                 let paused = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::PauseDaemon(..)));
                 if !paused && alive(&placed.order.container.id) {
                     found.push((
@@ -212,7 +213,7 @@ impl Rules {
         found
     }
 
-    /// A stop that outlived its request is recorded.
+    /// Checks that a stop that outlived its request is recorded.
     fn late_stops(&self, alive: &dyn Fn(&str) -> bool, found: &mut Found) {
         for (id, placed) in &self.orders {
             let Some(request) = self.requests.get(request_uid(id)).filter(|r| r.deleted.is_none()) else {
@@ -224,8 +225,8 @@ impl Rules {
             let pending = pending.is_some_and(|s| s.phase == pitstop_api::recreate::Phase::Pending);
             let outlived = placed.stopped.is_some_and(|at| request.ended.is_some_and(|end| at <= end));
             let reason = request.reason();
-            // The words come from the daemon's answer or from the Pod's status, whichever is first; a Pod that is gone
-            // or over has none.
+            // The message comes from the daemon's answer or from the Pod's status, whichever is first. A Pod
+            // that is gone or has ended has none.
             let plan = self.schedule.pod(&placed.order.pod.name);
             let stays = plan.is_some_and(PodPlan::stays);
             if !stays || self.pods.get(&placed.order.pod.uid).is_none_or(|(_, gone)| gone.is_some()) {

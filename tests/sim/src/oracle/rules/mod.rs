@@ -1,6 +1,6 @@
-//! Rules of the design beside the numbered invariants: turn, order, grace, truth, and no haste.
+//! Rules of the design besides the numbered invariants: turn, order, grace, truth, and no haste.
 //!
-//! Some of them can only be told where nothing else goes wrong; each says in which schedules it looks.
+//! Some can only be checked if nothing else goes wrong; each says in which schedules it applies.
 
 mod calls;
 mod requests;
@@ -17,22 +17,22 @@ use super::pace::{Clocks, Rate};
 use super::turns::Turns;
 use crate::world::plan::{Fault, Schedule};
 
-/// What was broken: its number, or `rule`, and what happened.
+/// Broken rules: the number, or `rule`, and what happened.
 pub type Found = Vec<(&'static str, String)>;
 
 /// An order that stood in a book.
 struct Placed {
     order: Order,
     node: String,
-    /// When, in milliseconds.
+    /// When it was placed, in milliseconds.
     at: u64,
-    /// By which write; orders of one write stand as they were wished.
+    /// The write that placed it; orders of one write stand in the requested order.
     write: usize,
-    /// It stands there still.
+    /// Whether it still stands there.
     standing: bool,
-    /// The stored answer, and since when there is one in this state.
+    /// The stored answer, and since when the order has one.
     answer: Option<(AnswerState, u64)>,
-    /// The uptime that the stored acknowledgement names, and since when: the grace counts from it.
+    /// The uptime in the stored acknowledgement, and since when: the grace counts from it.
     graced: Option<(Option<i64>, u64)>,
     /// When a daemon first ran its hook.
     hooked: Option<u64>,
@@ -49,7 +49,7 @@ struct Followed {
     /// When the kubelet took over from a silent daemon.
     falls_back: Option<u64>,
     deleted: Option<u64>,
-    /// What it waits for, and since when.
+    /// Why it waits, and since when.
     waits: (String, u64),
     /// Since when its Pod is out of service without a break.
     out_since: Option<u64>,
@@ -57,12 +57,12 @@ struct Followed {
     in_service: u64,
 }
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Rules {
     schedule: Schedule,
     clocks: Clocks,
     now: u64,
-    /// etcd was restored: nothing that was seen before need be true.
+    /// etcd was restored: facts seen before may be wrong.
     off: bool,
     writes: usize,
     orders: BTreeMap<String, Placed>,
@@ -71,16 +71,16 @@ pub struct Rules {
     ran: BTreeSet<(String, String, String)>,
     /// Instances that ended, by ID.
     over: BTreeSet<String>,
-    /// Since when an instance is shown running and ready: Pod UID and ID.
+    /// Since when an instance is shown running and ready, by Pod UID and ID.
     ready: BTreeMap<(String, String), u64>,
-    /// When a Pod of that UID was first seen, and since when it is gone.
+    /// When a Pod was first seen, and since when it is gone, by UID.
     pods: BTreeMap<String, (u64, Option<u64>)>,
     /// Instances that were ever shown ready: Pod UID and ID.
     were_ready: BTreeSet<(String, String)>,
     /// Orders with the processes that acknowledged them.
     acknowledged_by: BTreeSet<(String, String)>,
     calling: Rate,
-    /// The other kinds'.
+    /// Requests of the other kinds.
     resizes: Turns,
 }
 
@@ -106,27 +106,27 @@ impl Rules {
         }
     }
 
-    /// etcd is as it was before.
+    /// etcd was restored to an earlier state.
     pub fn restored(&mut self) {
         self.off = true;
     }
 
-    /// Only faults of this kind are in the schedule.
+    /// Whether the schedule has only faults of this kind.
     fn only(&self, kind: impl Fn(&Fault) -> bool) -> bool {
         self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| kind(&f.what))
     }
 
-    /// Nothing goes wrong but what users do.
+    /// Whether the schedule has no faults, only actions of users.
     fn calm(&self) -> bool {
         self.only(|_| false)
     }
 
-    /// What goes wrong leaves the way between API server and controllers alone.
+    /// Whether faults leave the way between API server and controllers alone.
     fn sound_controllers(&self) -> bool {
         self.only(leaves_controllers_alone)
     }
 
-    /// Every daemon's process goes on.
+    /// Whether every daemon's process continues.
     fn sound_daemons(&self) -> bool {
         self.only(|f| {
             !matches!(
@@ -140,7 +140,7 @@ impl Rules {
         })
     }
 
-    /// Nobody leads beside another, unless a process stood still or etcd was restored.
+    /// Checks that one process leads, unless a process stood still or etcd was restored.
     pub fn one_leads(&self, leaders: usize) -> Found {
         let excused = self.off || !self.only(|f| !matches!(f, Fault::PauseController(..)));
         if leaders > 1 && !excused {
@@ -150,13 +150,13 @@ impl Rules {
         }
     }
 
-    /// When the last fault is over.
+    /// When the last fault ends.
     fn last_fault(&self) -> u64 {
         self.schedule.faults.iter().map(|f| f.at + crate::world::lasts(&f.what)).max().unwrap_or(0)
     }
 }
 
-/// Controllers' processes go on, and see what they should see.
+/// Whether controllers' processes continue, and see what they should see.
 pub(super) fn leaves_controllers_alone(fault: &Fault) -> bool {
     matches!(
         fault,

@@ -1,4 +1,4 @@
-//! Requests: whom they mean, that nobody waits in vain, and that nothing ends before its time.
+//! Requests: which instance they mean, that none waits in vain, and that none ends before its time.
 
 use pitstop_api::nodework::request_uid;
 use pitstop_api::recreate::{
@@ -15,9 +15,9 @@ use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::{ComesBack, Fault, PodPlan, Step};
 
-/// How long a daemon may be silent.
+/// How long a daemon may be silent, in milliseconds.
 const SILENCE: u64 = 60_000;
-/// What comes to a wait by the way of things: watches, writes, the kubelet's own pace.
+/// Time that watches, writes and the kubelet's own pace add to a wait, in milliseconds.
 const SLACK: u64 = 8_000;
 
 impl Followed {
@@ -27,12 +27,12 @@ impl Followed {
     }
 }
 
-/// How many containers go through the kubelet.
+/// Number of containers that go through the kubelet.
 fn pins(target: &Target) -> usize {
     target.containers.iter().filter(|c| c.pin.is_some()).count()
 }
 
-/// What it waited for so far, and since when; from now on for this.
+/// Its wait so far, and since when; records `why` as its wait from now on.
 fn followed_waits(followed: &mut Followed, why: &str, now: u64) -> (String, u64) {
     if followed.waits.0 == why {
         return followed.waits.clone();
@@ -68,7 +68,7 @@ impl Rules {
             falls_back: None,
         });
         if new.metadata.deletion_timestamp.is_some() {
-            // Somebody's finalizer may keep it; for pitstop it is gone.
+            // Another owner's finalizer may keep it; for pitstop it is gone.
             followed.deleted.get_or_insert(now);
         }
         let old = std::mem::replace(&mut followed.object, new.clone()).status.unwrap_or_default();
@@ -91,7 +91,7 @@ impl Rules {
         self.states(&id, &old, &status, found);
         if old.completion_time.is_none() && ended {
             let long = now > waited.1 + 20_000 && self.calm() && why == "DeadlineExceeded";
-            // While a kubelet stops a container it tells nothing of the Pod.
+            // A kubelet reports nothing about a Pod while it stops a container.
             let stops = self.schedule.steps.iter().any(|s| matches!(s.what, Step::SetImage(..)));
             if long && !stops && waited.0 == "WaitingForNotReady" {
                 found.push(("rule", format!("{id} waited in vain for its Pod to be taken out of service")));
@@ -109,7 +109,7 @@ impl Rules {
         }
     }
 
-    /// What has succeeded was ready; and no runtime of these worlds says a final no.
+    /// Checks that a container that succeeded was ready; no runtime of these worlds returns a final error.
     fn states(
         &self,
         id: &str,
@@ -140,7 +140,8 @@ impl Rules {
         }
     }
 
-    /// The instance that admission recorded is meant, on the Pod that it saw; and nobody waits for what is over.
+    /// Checks that the request means the instance that admission recorded, on the Pod that it saw; and that
+    /// it did not wait for a request that is over.
     fn accepted(&self, id: &str, request: &ContainerRecreateRequest, target: &Target, found: &mut Found) {
         let admitted = request.metadata.labels.as_ref().and_then(|l| l.get(labels::POD_UID));
         if admitted.is_some_and(|uid| *uid != target.pod_uid) {
@@ -157,7 +158,7 @@ impl Rules {
             }
         }
         if self.calm() {
-            // Of a place in the namespace each end of another one may be what gives it.
+            // If the places of the namespace are limited, each end of another request may free one.
             let bounded = self.schedule.most_open.is_some();
             let before = |r: &Followed| {
                 r.accepted.is_some() && r.object.spec.pod_name == request.spec.pod_name || bounded
@@ -165,7 +166,7 @@ impl Rules {
             let free = self.requests.iter().filter(|(uid, r)| **uid != id && before(r));
             let free = free.filter_map(|(_, r)| r.ended.into_iter().chain(r.deleted).min()).max();
             let since = self.requests.get(id).map_or(0, |r| r.created).max(free.unwrap_or(0));
-            // A resize that is open has begun, or lets it go first.
+            // An open resize has begun, or releases the Pod first.
             let resized = self.resizes.free_since(&request.spec.pod_name);
             if resized.is_some_and(|free| self.now > since.max(free) + 5_000) {
                 found.push(("L2", format!("{id} begins {} ms after it could", self.now - since)));
@@ -186,7 +187,7 @@ impl Rules {
         }
     }
 
-    /// A request ends: not before its time, not without a reason that is true.
+    /// Checks that a request does not end before its time, and that its reason is true.
     fn ended(&self, id: &str, why: &str, server: &Server, found: &mut Found) {
         let Some(request) = self.requests.get(id) else { return };
         let spec = &request.object.spec;
@@ -214,7 +215,7 @@ impl Rules {
         }
     }
 
-    /// A deadline ends what nobody else had to end before.
+    /// Checks that nothing had to end a request before its deadline.
     fn waited(&self, id: &str, found: &mut Found) {
         let request = self.requests.get(id);
         let pod = request.and_then(|r| r.object.status.clone()).and_then(|s| s.target).map(|t| t.pod_uid);
@@ -238,15 +239,15 @@ impl Rules {
         }
     }
 
-    /// The daemon has had its minute, in which it had nothing else to do for the Pod.
+    /// Checks that the daemon had its minute, with no other work for the Pod.
     fn silent(&self, id: &str, found: &mut Found) {
         let Some(placed) =
             self.orders.iter().filter(|(order, _)| request_uid(order) == id).map(|(_, p)| p.at).min()
         else {
             return;
         };
-        // A book that is made anew has its orders anew, as has one that an old list did not show; and a write may be
-        // known before it is told.
+        // A book that is made again, or that an old list did not show, has its orders again. And a write may
+        // be known before it is reported.
         let anew = self.loses_books()
             || self.schedule.faults.iter().any(|f| matches!(f.what, Fault::StaleLists(..)));
         if self.now + 100 < placed + self.clocks.least(SILENCE) && !anew {
@@ -264,8 +265,8 @@ impl Rules {
         }
     }
 
-    /// What the kubelet is to restart instead of a silent daemon is pinned at once where nothing else has to happen
-    /// before.
+    /// Checks that containers which the kubelet restarts instead of a silent daemon are pinned at once, if
+    /// nothing else must happen before.
     fn never_pinned(&self, request: &Followed, server: &Server, found: &mut Found) {
         let strategy = request.object.spec.strategy.clone().unwrap_or_default();
         let waits = strategy.ordered_recreate || strategy.unready_grace_period_seconds.is_some();
@@ -286,12 +287,12 @@ impl Rules {
         }
     }
 
-    /// The kubelet does it instead of a daemon that had nothing else to do for the Pod.
+    /// Checks that the kubelet replaces only a daemon that had no other work for the Pod.
     fn falls_back(&mut self, id: &str, target: &Target, found: &mut Found) {
         if let Some(followed) = self.requests.get_mut(id) {
             followed.falls_back = Some(self.now);
         }
-        // What has ended waits for nobody: the kubelet starts it at once when its image is pinned.
+        // An ended container needs no daemon: the kubelet starts it at once when its image is pinned.
         let ended = |c: &TargetContainer| c.pin.is_none() || self.over.contains(bare(&c.container_id));
         if target.containers.iter().all(ended) {
             return;
@@ -309,7 +310,7 @@ impl Rules {
             let within =
                 stops.is_some_and(|at| self.now < at + self.clocks.least(Self::grace(&placed.order)));
             let container = &placed.order.container;
-            // A runtime that lies makes the kubelet start the next one beside it.
+            // If a runtime lies, the kubelet starts the next instance beside this one.
             let runs =
                 !self.over.contains(&container.id) && !self.came_back(pod, &container.name, &container.id);
             acting && placed.standing && within && runs && placed.order.pod.uid == pod
@@ -317,7 +318,7 @@ impl Rules {
         self.orders.iter().find(|(_, placed)| busy(placed) && self.sound_daemons()).map(|(order, _)| order)
     }
 
-    /// Its Pod is not there.
+    /// Checks that its Pod is gone.
     fn gone(&self, id: &str, server: &Server, found: &mut Found) {
         let Some(request) = self.requests.get(id) else { return };
         let namespace = request.object.metadata.namespace.clone().unwrap_or_default();
@@ -344,7 +345,7 @@ impl Rules {
         }
     }
 
-    /// It is complete as soon as its containers are ready and old enough.
+    /// Checks that it completes as soon as its containers are ready and old enough.
     fn in_time(&self, id: &str, found: &mut Found) {
         let Some(request) = self.requests.get(id) else { return };
         let status = request.object.status.clone().unwrap_or_default();

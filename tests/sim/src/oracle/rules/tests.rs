@@ -1,4 +1,4 @@
-//! What orders that were placed again mean.
+//! Meaning of orders that are placed again.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn of_the_next_version() -> Value {
     order
 }
 
-/// Stopped as the next version ordered it, withdrawn, and done once that order stands.
+/// Broken rules if an order of the next version is stopped, withdrawn, and done once `order` stands.
 fn placed_again(order: &Value) -> Vec<&'static str> {
     let (mut rules, server) = (rules(), Server::for_worlds());
     let wrote = |rules: &mut Rules, now: u64, orders: &[&Value], state: &str| {

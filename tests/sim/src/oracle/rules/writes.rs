@@ -1,4 +1,4 @@
-//! Writes of books and Pods: who is drained, whose turn it is, what answers may say.
+//! Writes of books and Pods: drains, turns, and what answers may say.
 
 use pitstop_api::nodework::{AnswerReason, AnswerState, NodeWork, Order, request_uid};
 use pitstop_api::recreate::{FailurePolicy, Phase};
@@ -13,13 +13,13 @@ use crate::oracle::pods::images;
 use crate::server::Server;
 use crate::world::plan::{Fault, PodPlan, Step};
 
-/// How long a change may take to be known, in milliseconds, where nothing holds it up.
+/// How long a change may take to be known if nothing delays it, in milliseconds.
 const KNOWN: u64 = 1_500;
-/// How long the order of a request that is gone may still be taken up.
+/// How long the order of a deleted request may still be acknowledged, in milliseconds.
 const WITHDRAWN: u64 = 10_000;
 
-/// What the order asks for, without what a newer version says beside it: no daemon has to heed that, and the version
-/// that places a withdrawn order again may not be the one that placed it.
+/// The order without the fields of a newer version. No daemon has to heed those, and another version may
+/// place a withdrawn order again.
 fn asked(order: &Order) -> Order {
     let mut order = order.clone();
     order.unknown.clear();
@@ -92,7 +92,7 @@ impl Rules {
         for answer in answers.iter().filter(|a| a.state == AnswerState::Acknowledged) {
             let new = self.acknowledged_by.insert((answer.order_id.clone(), answer.acknowledged_by.clone()));
             let ended = self.requests.get(request_uid(&answer.order_id)).and_then(|r| r.ended);
-            // Of an instance that has ended nothing more can come, and of a Pod that is gone all containers end.
+            // Nothing more can come of an ended instance, and all containers of a Pod that is gone end.
             let order = self.orders.get(&answer.order_id);
             let over = order.is_some_and(|placed| self.over.contains(&placed.order.container.id));
             let request = self.requests.get(request_uid(&answer.order_id));
@@ -102,14 +102,14 @@ impl Rules {
                 found.push(("I4", text));
             }
         }
-        // The runtime is found again within two seconds.
+        // The daemon finds the runtime again within two seconds.
         let back = self.only(|f| matches!(f, Fault::RuntimeDown(..))).then(|| self.last_fault() + 2_000);
         let of = |pod: &str| self.orders.values().filter(|o| o.order.pod.uid == pod).count();
         let alone: Vec<String> =
             self.orders.iter().filter(|(_, o)| of(&o.order.pod.uid) == 1).map(|(id, _)| id.clone()).collect();
         let (daemons, controllers, calm) = (self.sound_daemons(), self.sound_controllers(), self.calm());
-        // A daemon's Pod that is replaced loses the record of what was signalled. What stands in a book that was made anew
-        // is carried out anew.
+        // A daemon's Pod that is replaced loses the record of signals. Orders in a book that was made again
+        // are carried out again.
         let forgets = self.schedule.faults.iter().any(|f| matches!(f.what, Fault::TwoDaemons(..)));
         let forgets = forgets || self.loses_books();
         for (id, placed) in self.orders.iter_mut().filter(|(_, p)| p.node == node) {
@@ -161,7 +161,8 @@ impl Rules {
         }
     }
 
-    /// An order is placed: its Pod has been out of service for long enough, and the container before has come back.
+    /// Checks a placed order: its Pod has been out of service for long enough, and the previous container has
+    /// come back.
     fn may_begin(&self, id: &str, found: &mut Found) {
         let Some(placed) = self.orders.get(id) else { return };
         let Some(request) = self.requests.get(request_uid(id)) else { return };
@@ -169,7 +170,7 @@ impl Rules {
         if let Some(grace) = strategy.unready_grace_period_seconds.map(millis) {
             let shortly = self.now < request.in_service + KNOWN;
             let enough = request.out_since.is_some_and(|since| self.now >= since + self.clocks.least(grace));
-            // Once something was ordered, it is not asked again whether the Pod is out of service.
+            // After the first order the controller does not check again whether the Pod is out of service.
             let begun = self.orders.keys().any(|other| other != id && request_uid(other) == request_uid(id));
             let occupied = self.schedule.steps.iter().any(|s| matches!(s.what, Step::Occupy(_)));
             let excused = enough || shortly || (begun && occupied);
@@ -182,12 +183,13 @@ impl Rules {
         }
     }
 
-    /// Of an ordered request, every container before that one has come back, or failed where failures are ignored.
+    /// Checks for an ordered request that every container before that one has come back, or failed if
+    /// failures are ignored.
     fn ordered(&self, uid: &str, name: &str, found: &mut Found) {
         let Some(request) = self.requests.get(uid) else { return };
         let status = request.object.status.clone().unwrap_or_default();
         let Some(target) = &status.target else { return };
-        // A failure that is ignored is written down beside the next step.
+        // An ignored failure is recorded with the next step.
         let plan = self.schedule.pod(&request.object.spec.pod_name);
         let policy = request.object.spec.strategy.clone().unwrap_or_default().failure_policy;
         if policy == Some(FailurePolicy::Ignore) && !plan.is_some_and(PodPlan::stays) {
@@ -240,9 +242,9 @@ impl Rules {
         }
     }
 
-    /// Nothing is held half a minute after the request has gone or ended.
+    /// Checks that no hold lasts half a minute longer than its request.
     fn holds_end(&self, pod: &Value, found: &mut Found) {
-        // A Pod that is over comes back into no service.
+        // A Pod that has ended never returns to service.
         let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
         if over || !pod["metadata"]["deletionTimestamp"].is_null() {
             return;
@@ -256,7 +258,7 @@ impl Rules {
             let name = |r: &super::Followed| r.object.metadata.name.clone().unwrap_or_default();
             let its = || self.requests.values().filter(|r| hold.key.ends_with(&format!("/{}", name(r))));
             let over = its().map(|r| r.ended.into_iter().chain(r.deleted).min());
-            // Absent: one of that name is at work.
+            // None: a request of that name is at work.
             let Some(over) = over.collect::<Option<Vec<u64>>>().and_then(|all| all.into_iter().max()) else {
                 continue;
             };
@@ -269,13 +271,13 @@ impl Rules {
         }
     }
 
-    /// A pin is written: over the image that it was made for, and in turn.
+    /// Checks a pin: over the image that it was made for, and in turn.
     fn pinned(&self, pod: &str, name: &str, from: &str, image: &str, found: &mut Found) {
         for (uid, request) in self.requests.iter().filter(|(_, r)| r.ended.is_none() && r.deleted.is_none()) {
             let status = request.object.status.clone().unwrap_or_default();
             let Some(target) = status.target.filter(|t| t.pod_uid == pod) else { continue };
             let meant = target.containers.iter().find(|c| c.name == name);
-            // What has come back is pinned no more: it is an update that puts the same string back.
+            // A container that has come back is not pinned again: an update sets the same string.
             if meant.is_some_and(|c| self.came_back(pod, name, &c.container_id)) {
                 continue;
             }
@@ -290,7 +292,7 @@ impl Rules {
         }
     }
 
-    /// From when on Pods are out of service for the requests that asked for it.
+    /// Records since when Pods are out of service for the requests that asked for it.
     fn see_service(&mut self, server: &Server) {
         let now = self.now;
         for request in self.requests.values_mut().filter(|r| r.ended.is_none() && r.deleted.is_none()) {
@@ -325,7 +327,7 @@ impl Rules {
         }
     }
 
-    /// A failure ends a request at once, unless it is to be ignored.
+    /// Checks that a failure ends a request at once, unless failures are ignored.
     pub(super) fn policy(
         strategy: &pitstop_api::recreate::RecreateStrategy,
         states: &[pitstop_api::recreate::ContainerRecreateState],
@@ -344,7 +346,7 @@ impl Rules {
     }
 }
 
-/// Conditions behind gates whose message is no list.
+/// Conditions behind gates whose message is not a list.
 fn foreign(pod: &Value) -> Vec<(&str, &str)> {
     let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
     let ours = conditions

@@ -1,4 +1,4 @@
-//! How a request ends: with what was asked for, or with what was there before, and with a reason that is true.
+//! How a request ends: with the wanted or the previous images, and with a true reason.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::oracle::rules::{Found, millis};
 use crate::server::Server;
 use crate::world::plan::{Fault, Step};
 
-/// What comes to a wait by the way of things.
+/// Time that is added to a wait, in milliseconds.
 const SLACK: u64 = 10_000;
-/// Reasons of ends before which nothing was changed, where the node must have the image.
+/// Reasons of ends without a change, if the node must have the image.
 const NOT_PULLED: [&str; 4] = ["PullFailed", "CannotProvePull", "NoDiskRoom", "DaemonNotResponding"];
 
-/// It may run still.
+/// Whether the Pod may still run.
 fn lives(pod: &Value) -> bool {
     let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     !over && pod["metadata"]["deletionTimestamp"].is_null()
@@ -53,7 +53,7 @@ impl Updates {
         self.in_time(id, followed, found);
     }
 
-    /// Each container runs what was asked for.
+    /// Checks that each container runs the wanted image.
     fn succeeded(
         &self,
         id: &str,
@@ -74,7 +74,7 @@ impl Updates {
                     wrong(format!("the Pod has {has} for {name}, not {}", container.written));
                 }
             }
-            // The Pod had that very string before: nothing is replaced, and nobody need tell of it.
+            // The Pod had that very string before: nothing is replaced, and no daemon must report it.
             let unchanged = container.written == container.before.image;
             if unchanged && container.running.is_none() {
                 continue;
@@ -82,7 +82,7 @@ impl Updates {
             let instances = self.instances.get(&(target.clone(), name.clone()));
             let instances = instances.map_or(&[][..], Vec::as_slice);
             let wanted = self.wanted(followed, name);
-            // No order could name what had never run: the kubelet's word on a digest is enough.
+            // No order can name a container that never ran: the kubelet's report of a digest is enough.
             if container.before.container_id.is_empty() && container.running.is_none() {
                 if instances.last().is_none_or(|newest| !wanted.contains(&newest.image_id)) {
                     wrong(format!("{name} does not run what was asked for"));
@@ -110,7 +110,7 @@ impl Updates {
             if self.now < instance.started + watched {
                 wrong(format!("{name} runs since {}", instance.started));
             }
-            // What has ended a moment ago nobody could know.
+            // The controller cannot know an end of a moment ago.
             if self.schedule.leaves_controllers_alone()
                 && instance.ended.is_some_and(|at| self.now > at + KNOWN)
             {
@@ -119,7 +119,7 @@ impl Updates {
         }
     }
 
-    /// The IDs of all that the image's name has meant: names with a digest mean one.
+    /// IDs of all images that the name has meant; a name with a digest means one.
     fn wanted(&self, followed: &Followed, name: &str) -> BTreeSet<String> {
         let asked = followed.object.spec.containers.iter().find(|c| c.name == *name);
         let asked = asked.map_or("", |c| c.image.as_str());
@@ -137,12 +137,12 @@ impl Updates {
         moved.chain([first]).map(|name| id_of(&digest_of(&name))).collect()
     }
 
-    /// When somebody else last changed the Pod's images.
+    /// When another writer last changed the Pod's images.
     fn changed_since(&self, pod: &str) -> Option<u64> {
         self.foreign.get(pod).copied()
     }
 
-    /// What was there before is there again, or there is a reason why not.
+    /// Checks that the previous images are restored, or that a reason excuses it.
     fn left(
         &self,
         id: &str,
@@ -159,9 +159,9 @@ impl Updates {
         }
         let spec = &followed.object.spec;
         let old = |c: &ContainerStatus| is_old(c, image(pod, &c.name));
-        // A webhook that is switched on meanwhile may deny the way back.
+        // A webhook that is switched on meanwhile may deny the rollback.
         let denied = !self.calm() || self.schedule.images.webhook.is_some();
-        // Who has not seen the change knows nothing to put back.
+        // A controller that has not seen the change has nothing to restore.
         let unseen = followed.forth.is_some_and(|at| self.now <= self.seen_by(at))
             && !self.schedule.leaves_controllers_alone();
         let excused = reason == "Superseded" || (reason == "RollbackFailed" && denied) || unseen;
@@ -181,7 +181,7 @@ impl Updates {
             let Some(before) = before.filter(|_| container.before.running) else { continue };
             let alive = |i: &&Instance| i.ended.is_none_or(|at| self.now < at + KNOWN);
             let back = all.iter().filter(alive).any(|i| i.image_id == before.image_id);
-            // Of what ends while its kubelet or runtime is away nobody can know.
+            // The controller cannot know an end while the kubelet or runtime is away.
             let unseen = self.faults(|f| {
                 matches!(
                     f,
@@ -200,7 +200,7 @@ impl Updates {
         }
     }
 
-    /// What the end says is so.
+    /// Checks that the reason of the end is true.
     fn is_true(&self, id: &str, followed: &Followed, reason: &str, found: &mut Found) {
         let spec = &followed.object.spec;
         if NOT_PULLED.contains(&reason) && followed.forth.is_some() {
@@ -231,7 +231,7 @@ impl Updates {
                     _ => false,
                 };
                 let others = self.schedule.steps.iter().filter(|s| set(&s.what)).count();
-                // Until they are gone, there are requests of the one and of the next.
+                // Until a deleted rollout's requests are gone, they exist beside those of the next rollout.
                 let of_rollouts = does(&|s| matches!(s, Step::DeleteRollout(_)));
                 others > 1 || of_rollouts || self.schedule.images.webhook.is_some()
             }
@@ -243,7 +243,7 @@ impl Updates {
                 spec.pull().ne(&pitstop_api::image_update::Pull::Required)
                     || self.may_end(followed)
                     || !self.calm()
-                    // Of a rollout that was deleted, a stop may go on.
+                    // A stop of a deleted rollout may continue.
                     || does(&|s| matches!(s, Step::Create(_) | Step::DeleteRollout(_)))
             }
             _ => true,
@@ -253,7 +253,7 @@ impl Updates {
         }
     }
 
-    /// The container that an order names may be gone before the daemon looks.
+    /// Whether the container of an order may be gone before the daemon looks.
     fn odd_node(&self) -> bool {
         let ends = |s: &Step| {
             matches!(
@@ -264,13 +264,13 @@ impl Updates {
         !self.calm() || self.schedule.steps.iter().filter(|s| ends(&s.what)).count() > 1 || self.crashes()
     }
 
-    /// Instances end by themselves, whatever their image.
+    /// Whether instances end by themselves, whatever their image.
     fn crashes(&self) -> bool {
         let pods = self.schedule.pods.iter().flat_map(|p| &p.containers);
         pods.clone().any(|c| c.behaviour.contains("runs"))
     }
 
-    /// A container may end by itself.
+    /// Whether a container may end by itself.
     fn may_end(&self, followed: &Followed) -> bool {
         let bad = ["crash", "later", "nostart", "greedy"];
         let named = |image: &str| split(image).1.is_some_and(|tag| bad.iter().any(|b| tag.starts_with(b)));

@@ -1,4 +1,4 @@
-//! U11: what is said while nobody hears of the node.
+//! U11: judgements while a node is lost.
 
 use pitstop_api::image_update::{Phase, PodImageUpdateStatus, conditions};
 use serde_json::Value;
@@ -9,11 +9,11 @@ use crate::server::Server;
 use crate::world::NOTICED;
 use crate::world::plan::Fault;
 
-/// What was decided before may be written by then.
+/// Time in which an earlier decision may still be written, in milliseconds.
 const WRITTEN: u64 = 3_000;
 
 impl Updates {
-    /// The node of that name is said not to be ready, and whoever decides has heard of it.
+    /// Whether the node of that name is reported as not ready, and the controller knows it.
     fn is_lost(&self, node: &str) -> bool {
         self.schedule.faults.iter().any(|f| match f.what {
             Fault::NodeLost(at, ms) if format!("node{at}") == node => {
@@ -23,7 +23,7 @@ impl Updates {
         })
     }
 
-    /// A judgement that has just been written down.
+    /// Checks a judgement that was just written.
     pub(super) fn is_heard(
         &self,
         id: &str,
@@ -54,7 +54,7 @@ impl Updates {
     }
 }
 
-/// The Pod shows that nobody hears of its node.
+/// Whether the Pod shows that its node is lost.
 fn shows(pod: &Value) -> bool {
     let of = |type_: &str, status: &str| {
         let mut all = pod["status"]["conditions"].as_array().into_iter().flatten();

@@ -1,18 +1,23 @@
-//! What no schedule may break where images of Pods are updated.
+//! Rules for Pods whose images are updated.
 //!
-//! | rule | |
-//! |---|---|
-//! | U1 | Where the node must have the image first, a Pod is changed only once it has it. What is told of a pull was so. |
-//! | U2 | A request succeeds only when each container runs the content that was asked for, by its ID, in a new instance, for as long as is to be watched. |
-//! | U3 | What has ended stays as it is; what was found when the change was written down stays as it was found. |
-//! | U4 | A Pod gets another image for a request at work on that very Pod, and as its status says; for no dry run, and for none that is suspended. |
-//! | U5 | After an end without success the Pod has its old images again, where that is asked for, or somebody else changed them, or the end says why not. A request that ends as rolled back has its old containers back. |
-//! | U6 | No container gets an image of another repository, and no node one for it. |
-//! | U7 | Nobody else's change is undone: a request changes a Pod once, and back in at most four ways for each container. |
-//! | U8 | One request at work on a Pod; none begins beside a restart. |
-//! | U9 | An end has a reason that is true: what cannot be pulled leaves the Pod as it was. |
-//! | U10 | A Pod that is to be drained is changed only when it was out of service for the grace. |
-//! | U11 | While its node is not ready, no container is blamed for not being ready, and none was watched to its end. |
+//! - U1: If the node must have the image first, a Pod is changed only once the node has it. A report of a
+//!   pull is true.
+//! - U2: A request succeeds only when each container runs the wanted content, by its ID, in a new instance,
+//!   for the whole time of observation.
+//! - U3: An ended request stays as it is; what was found when the change was recorded stays as it was found.
+//! - U4: A Pod gets another image for a request at work on that very Pod, as its status says; for no dry run,
+//!   and for no suspended request.
+//! - U5: After an end without success the Pod has its old images again, if that is asked for, or another
+//!   writer changed them, or the end says why not. A request that ends as rolled back has its old containers
+//!   back.
+//! - U6: No container gets an image of another repository, and no node gets one for it.
+//! - U7: No change by another writer is undone: a request changes a Pod once, and back in at most four ways
+//!   for each container.
+//! - U8: One request is at work on a Pod; none begins beside a restart.
+//! - U9: The reason of an end is true: a failed pull leaves the Pod as it was.
+//! - U10: A Pod that must be drained is changed only when it was out of service for the grace.
+//! - U11: While its node is not ready, no container is blamed for not being ready, and no observation
+//!   completes.
 
 mod ends;
 mod lost;
@@ -34,9 +39,9 @@ use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
 
-/// A change that is younger may not have been seen.
+/// A change that is younger (milliseconds) may not have been seen.
 const KNOWN: u64 = 8_000;
-/// How long a watch without a connection may wait before it tries again.
+/// How long a watch without a connection may wait before it tries again, in milliseconds.
 const RECONNECTS: u64 = 40_000;
 
 /// A request.
@@ -50,7 +55,7 @@ struct Followed {
     deleted: Option<u64>,
     /// When its Pod got the new images.
     forth: Option<u64>,
-    /// How often it was changed back, and when last.
+    /// How often its Pod was changed back, and when last.
     backs: u32,
     back: Option<u64>,
     writes: u64,
@@ -64,7 +69,7 @@ struct Instance {
     ended: Option<u64>,
 }
 
-/// The ledger.
+/// What the rules have seen.
 pub struct Updates {
     schedule: Schedule,
     clocks: Clocks,
@@ -76,7 +81,7 @@ pub struct Updates {
     has: BTreeMap<(String, String), (bool, u64)>,
     /// By Pod UID and container, the newest last.
     instances: BTreeMap<(String, String), Vec<Instance>>,
-    /// When somebody else last changed the images of a Pod, by its UID.
+    /// When another writer last changed the images of a Pod, by its UID.
     foreign: BTreeMap<String, u64>,
     /// Instances that Pods have shown, by ID.
     shown: BTreeSet<String>,
@@ -103,7 +108,7 @@ impl Followed {
         self.object.spec.active_deadline_seconds.map_or(schedule.default_deadline * 1000, millis)
     }
 
-    /// The node must have the images first.
+    /// Whether the node must have the images first.
     fn requires(&self) -> bool {
         self.object.spec.pull() == Pull::Required
     }
@@ -133,7 +138,7 @@ impl Updates {
         self.schedule.faults.iter().any(|f| kind(&f.what))
     }
 
-    /// Nothing goes wrong but with registries.
+    /// Whether only registries have faults.
     fn calm(&self) -> bool {
         let registries = |f: &Fault| {
             matches!(f, Fault::RegistryAway(_) | Fault::RegistrySlow(..) | Fault::RegistryRefuses(..))
@@ -141,13 +146,13 @@ impl Updates {
         self.schedule.crash.is_none() && self.schedule.faults.iter().all(|f| registries(&f.what))
     }
 
-    /// What is decided on may be older than what was seen before, or another leader's.
+    /// Whether decisions may rest on facts older than seen before, or on another leader's.
     fn unsure(&self) -> bool {
         self.many_leaders || self.faults(|f| matches!(f, Fault::StaleLists(..)))
     }
 
-    /// By when whoever decides has seen what was so at that time: a watch that is held or lost tells nothing, and tries again by a
-    /// back-off.
+    /// When the controller has seen the facts of that time: a watch that is held or lost reports nothing, and
+    /// tries again after a back-off.
     fn seen_by(&self, at: u64) -> u64 {
         let blind = self.schedule.faults.iter().filter_map(|f| match f.what {
             Fault::ApiDown(ms)
@@ -160,17 +165,17 @@ impl Updates {
         KNOWN + blind.filter(covers).map(|(_, until)| until).max().unwrap_or(at)
     }
 
-    /// Whether that is one of them.
+    /// Whether the UID is that of an update.
     pub(super) fn knows(&self, uid: &str) -> bool {
         self.followed.contains_key(uid)
     }
 
-    /// A Pod has shown that instance, whether it ever ran or not.
+    /// Whether a Pod has shown that instance, even if it never ran.
     pub(super) fn was_shown(&self, id: &str) -> bool {
         self.shown.contains(id)
     }
 
-    /// etcd is as it was before.
+    /// etcd was restored to an earlier state.
     pub(super) fn restored(&mut self, now: u64, server: &Server) {
         self.off = true;
         let stored: Vec<PodImageUpdate> =
@@ -192,12 +197,12 @@ impl Updates {
         }
     }
 
-    /// A node has an image, or has it no more.
+    /// A node got or lost an image.
     pub(super) fn image(&mut self, now: u64, node: &str, news: &ImageNews) {
         self.has.insert((node.to_owned(), news.image.id.clone()), (news.has, now));
     }
 
-    /// Something really happened on a node.
+    /// Takes an event that really happened on a node.
     pub(super) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
         match deed.what {
             What::Started => {
@@ -218,7 +223,7 @@ impl Updates {
         }
     }
 
-    /// A daemon pulls an image: of a repository that some container has.
+    /// Checks a pull by a daemon: the image is of a repository that a container has.
     pub(super) fn pulls(&self, by: &str, image: &str) -> Found {
         let mut found = Found::new();
         let repository = crate::node::image::split(image).0;
@@ -275,7 +280,7 @@ impl Updates {
         }
         followed.object = new.clone();
         let after = status(&new);
-        // The API server gives a new request the status that no controller has seen it.
+        // The API server gives a new request this status: no controller has seen it.
         let unseen =
             PodImageUpdateStatus { observed_generation: Some(-1), ..PodImageUpdateStatus::default() };
         if before == after || (before == PodImageUpdateStatus::default() && after == unseen) {
@@ -302,7 +307,7 @@ impl Updates {
         }
     }
 
-    /// What is said to have been pulled was on the node.
+    /// Checks that an image that is reported as pulled was on the node.
     fn is_told_truly(
         &self,
         id: &str,
@@ -326,7 +331,7 @@ impl Updates {
         let Some(followed) = self.followed.get_mut(id) else { return };
         followed.deleted.get_or_insert(now);
         let mut owners = followed.object.metadata.owner_references.iter().flatten();
-        // A rollout deletes its own.
+        // A rollout deletes its own requests.
         if writer != Writer::Controller || owners.any(|owner| owner.kind == "InPlaceRollout") {
             return;
         }
@@ -338,13 +343,13 @@ impl Updates {
         }
     }
 
-    /// Everything is over, in time.
+    /// Checks that everything ended in time.
     pub(super) fn converged(&self, calm: u64, led_since: u64, slack: u64) -> Found {
         let mut found = Found::new();
         for (uid, followed) in self.followed.iter().filter(|(_, f)| f.deleted.is_none()) {
             let from = followed.released.unwrap_or(followed.created).max(calm).max(led_since);
             let spec = &followed.object.spec;
-            // What fails is put back beyond the deadline.
+            // A failed update is rolled back beyond the deadline.
             let most = followed.deadline(&self.schedule) + millis(spec.ready_timeout()) + 60_000;
             let limit = from + self.clocks.most(most) + slack;
             match followed.ended {
@@ -361,7 +366,7 @@ impl Updates {
         found
     }
 
-    /// All are over.
+    /// Whether all requests have ended.
     pub(super) fn over(&self, now: u64, led_since: u64) -> bool {
         self.followed.values().all(|f| {
             let ttl = f.object.spec.ttl_seconds_after_finished.map(|s| millis(s.into()));
@@ -374,7 +379,8 @@ impl Updates {
     }
 }
 
-/// What has ended and what was found never changes, and the phase is what the conditions say.
+/// Checks that an ended request and what was found never change, and that the phase is what the conditions
+/// say.
 fn stays(id: &str, before: &PodImageUpdateStatus, after: &PodImageUpdateStatus, found: &mut Found) {
     if after.phase != condition::phase::<Phase>(&after.conditions) {
         found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
@@ -394,7 +400,7 @@ fn stays(id: &str, before: &PodImageUpdateStatus, after: &PodImageUpdateStatus, 
     }
 }
 
-/// A container's instance by the reference that a Pod has.
+/// Whether a Pod's reference names the instance.
 fn is(instance: &Instance, reference: &str) -> bool {
     instance.id == bare(reference)
 }

@@ -1,4 +1,4 @@
-//! Writes of Pods: whose image it is that a container gets.
+//! Writes of Pods: for which request a container gets an image.
 
 use pitstop_api::image_update::{ContainerStatus, PodImageUpdateStatus};
 use pitstop_controller_core::readiness::SERVED;
@@ -12,14 +12,14 @@ use crate::oracle::pods::images;
 use crate::oracle::rules::{Found, bare, millis};
 use crate::world::plan::{Fault, Step, Timed};
 
-/// A daemon finds out within that time that an image is gone, and the controller hears of it.
+/// Time in which a daemon finds that an image is gone, and the controller learns it.
 const LOOKED_AT: u64 = 5_000;
-/// What may lie between the dry run of a write and the write.
+/// Maximum time between the dry run of a write and the write.
 const BETWEEN: u64 = 2_000;
-/// The old image, by its tag and three strings with its digest.
+/// Ways to restore the old image: by its tag, and by three strings with its digest.
 const WAYS_BACK: u32 = 4;
 
-/// Containers whose image is another one: name, old and new image.
+/// Containers whose image changed: name, old and new image.
 pub(super) fn changed(old: &Value, new: &Value) -> Vec<(String, String, String)> {
     let before = images(old);
     let other = |(name, image): (&str, &str)| {
@@ -38,7 +38,7 @@ pub(super) fn digest(text: &str) -> Option<&str> {
     split(text).2
 }
 
-/// The image is the container's old one.
+/// Whether the image is the container's old one.
 pub(super) fn is_old(container: &ContainerStatus, image: &str) -> bool {
     let same = digest(image).is_some_and(|named| digest(&container.before.image_id) == Some(named));
     image == container.before.image || same
@@ -49,7 +49,7 @@ fn of<'a>(status: &'a PodImageUpdateStatus, name: &str) -> Option<&'a ContainerS
 }
 
 impl Updates {
-    /// A Pod was written: by others, and how it is.
+    /// Takes a write of a Pod: changes by other writers, and the Pod's state.
     pub(super) fn see_pod(&mut self, wrote: &Wrote<'_>) {
         let Wrote { writer, before, after, .. } = *wrote;
         let Some(new) = after else { return };
@@ -71,7 +71,8 @@ impl Updates {
         }
     }
 
-    /// The controller has changed images of a Pod: names of containers that got them for an update, and what is wrong with it.
+    /// Checks a change of a Pod's images by the controller. Returns the containers that got them for an
+    /// update, and broken rules.
     pub(in crate::oracle) fn changes(&mut self, old: &Value, new: &Value) -> (Vec<String>, Found) {
         let (pod, now) = (uid(new), self.now);
         let mut all = changed(old, new);
@@ -90,7 +91,7 @@ impl Updates {
         let back = |s: &PodImageUpdateStatus, name: &str, image: &str| {
             s.restoring.is_some() && of(s, name).is_some_and(|c| c.restored == image)
         };
-        // What is over or gone is meant only where nothing else is.
+        // A request that is over or gone counts only if no other fits.
         let mut ids: Vec<String> = self.followed.keys().cloned().collect();
         ids.sort_by_key(|id| self.followed.get(id).is_some_and(|f| !f.open()));
         for id in ids {
@@ -107,7 +108,7 @@ impl Updates {
                     followed.forth = Some(now);
                 }
             } else if !(leads(&forth) && self.unsure()) {
-                // By a list that is older than what was read before, one that is over may be at work.
+                // With a stale list, a request that is over may be at work.
                 continue;
             }
             explained = all.iter().map(|(name, ..)| name.clone()).collect();
@@ -116,7 +117,8 @@ impl Updates {
         if self.off { (explained, Found::new()) } else { (explained, found) }
     }
 
-    /// What was asked for where a webhook, switched on between the dry run and the write, has made that image of it.
+    /// The requested image, if a webhook that was switched on between the dry run and the write has changed
+    /// it to that image.
     fn asked_as(&self, pod: &str, name: &str, image: &str) -> Option<String> {
         let does = self.schedule.images.webhook?;
         let between = |at: u64| (at..at + BETWEEN).contains(&self.now);
@@ -144,7 +146,7 @@ impl Updates {
             if !is_old(container, image) {
                 found.push(("U5", format!("{id} puts {image} back, which {name} never had")));
             }
-            // From what it has written there itself.
+            // It may replace only what it has written itself.
             if *was != container.written && !is_old(container, was) && !unsure {
                 found.push(("U7", format!("{id} puts {image} in the place of {was}, which is not its own")));
             }
@@ -188,7 +190,7 @@ impl Updates {
         self.was_drained(id, pod, new, found);
     }
 
-    /// The node has the image that a container is to get.
+    /// Checks that the node has the container's new image.
     fn has_it(
         &self,
         id: &str,
@@ -197,7 +199,7 @@ impl Updates {
         status: &PodImageUpdateStatus,
         found: &mut Found,
     ) {
-        // What never ran can lose nothing.
+        // A container that never ran can lose nothing.
         if !requires || container.before.container_id.is_empty() {
             return;
         }
@@ -209,7 +211,7 @@ impl Updates {
         let node = status.target.as_ref().map(|t| t.node_name.clone()).unwrap_or_default();
         match self.has.get(&(node.clone(), pulled.image_id.clone())) {
             Some((true, _)) => {}
-            // It went a moment ago, or nobody could tell.
+            // It went a moment ago, or a fault hides that.
             Some((false, gone)) if self.now < gone + LOOKED_AT || !self.calm() => {}
             Some((false, gone)) => {
                 let ago = self.now - gone;
@@ -226,13 +228,14 @@ impl Updates {
         }
     }
 
-    /// A Pod that can be taken out of service was, for as long as was asked for.
+    /// Checks that a Pod that can be drained was out of service for the requested time.
     fn was_drained(&self, id: &str, pod: &str, new: &Value, found: &mut Found) {
         let Some(followed) = self.followed.get(id) else { return };
         let Some(grace) = followed.object.spec.unready_grace_period_seconds.map(millis) else { return };
         let gates = new["spec"]["readinessGates"].as_array().into_iter().flatten();
         let served = gates.filter_map(|g| g["conditionType"].as_str()).any(|gate| SERVED.contains(&gate));
-        // Others that write the same conditions may open them; what a restart of the controller counts anew is more.
+        // Other writers of the same conditions may open them. A restarted controller counts again, and so
+        // waits longer.
         let meddled = self
             .schedule
             .steps

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::server::failure::{Checked, Failure};
 use crate::server::kinds::Family;
 
-/// Fills what the API server fills when it reads an object.
+/// Sets the defaults that the API server sets when it reads an object.
 pub(super) fn fill(family: Family, object: &mut Value) -> Checked<()> {
     match family {
         Family::Pod => {
@@ -116,7 +116,7 @@ fn lease(object: &mut Value) -> Checked<()> {
     Ok(())
 }
 
-/// Times with microseconds always have six digits; others are not read.
+/// Times with microseconds always have six digits; others are refused.
 fn micro_time(object: &mut Value, field: &str) -> Checked<()> {
     let Some(value) = object.get_mut(field) else { return Ok(()) };
     let six = |text: &&str| {

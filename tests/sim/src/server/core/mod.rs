@@ -1,4 +1,5 @@
-//! What the API server does with an object by its kind: reading, defaults, what an endpoint does not write, validation.
+//! How the API server treats an object by its kind: reading, defaults, fields that an endpoint does not
+//! write, validation.
 
 mod defaults;
 pub(super) mod resize;
@@ -12,8 +13,7 @@ use super::meta;
 
 pub(super) use self::validate::validate;
 
-/// What reading an object makes of it: fields of a wrong type are refused, unknown and empty ones vanish, defaults
-/// come in.
+/// Reads an object: refuses fields of a wrong type, drops unknown and empty fields, sets defaults.
 pub(super) fn decode(kind: &Kind, object: &mut Value) -> Checked<()> {
     if let Some(field) = meta::type_error(object) {
         return Err(Failure::bad_request(format!("cannot decode {field}")));
@@ -28,7 +28,7 @@ pub(super) fn decode(kind: &Kind, object: &mut Value) -> Checked<()> {
     Ok(())
 }
 
-/// Built-in kinds have no nulls and no empty lists.
+/// Drops nulls and empty lists, which built-in kinds do not have.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -42,7 +42,7 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// What a create sets or takes away.
+/// Sets and removes what a create does.
 pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     match kind.family {
         Family::Pod => {
@@ -68,7 +68,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
             if kind.status {
                 object.as_object_mut().unwrap().remove("status");
             }
-            // What is read from storage has its defaults.
+            // An object that is read from storage has its defaults.
             if let Some(schema) = &kind.schema {
                 schema.coerce(object);
             }
@@ -79,7 +79,7 @@ pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// Carries over from the stored object what the endpoint does not write, and moves the generation.
+/// Keeps the stored fields that the endpoint does not write, and raises the generation.
 pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, old: &Value) {
     let keep = |new: &mut Value, field: &str| match old.get(field) {
         Some(value) => {
@@ -147,12 +147,12 @@ pub(super) fn prepare_update(kind: &Kind, subresource: &str, new: &mut Value, ol
     }
 }
 
-/// Whether the kind itself lets an object go: a namespace only when its own finalizers are gone.
+/// Whether the kind lets an object go: a namespace only once its own finalizers are gone.
 pub(super) fn may_vanish(kind: &Kind, object: &Value) -> bool {
     kind.family != Family::Namespace || object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// A part that is an object, made when it is not there.
+/// A part that is an object; created if it is missing.
 fn part<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
     let part = object.as_object_mut().unwrap().entry(field).or_insert_with(|| Value::Object(Map::new()));
     part.as_object_mut().unwrap()

@@ -1,4 +1,4 @@
-//! The subresource `resize` of Pods: what it takes over and what it refuses. `dropNonResizeUpdates` of
+//! The subresource `resize` of Pods: what it takes over and refuses. `dropNonResizeUpdates` of
 //! `pkg/registry/core/pod/strategy.go` and `ValidatePodResize`, Kubernetes 1.36.
 
 use pitstop_api::quantity::Resource;
@@ -9,7 +9,7 @@ use crate::server::meta;
 
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
-/// Of what was sent only the resources of containers are taken; a change of them moves the generation.
+/// Takes only the resources of containers from the sent object; a change of them raises the generation.
 pub(in crate::server) fn take_over(new: &mut Value, old: &Value) {
     let sent = std::mem::replace(new, old.clone());
     meta::set(new, "resourceVersion", meta::get(&sent, "resourceVersion").cloned());
@@ -28,14 +28,14 @@ pub(in crate::server) fn take_over(new: &mut Value, old: &Value) {
     }
 }
 
-/// A list of amounts that says nothing is not there.
+/// Drops empty lists of amounts.
 fn without_empty(resources: &Value) -> Value {
     let mut kept: Map<String, Value> = resources.as_object().cloned().unwrap_or_default();
     kept.retain(|_, amounts| amounts.as_object().is_none_or(|all| !all.is_empty()));
     Value::Object(kept)
 }
 
-/// Collects what is wrong with new resources.
+/// Collects the errors of new resources.
 pub(in crate::server) fn validate(new: &Value, old: &Value, errors: &mut Vec<Invalid>) {
     let running = |status: &&Value| status["state"]["running"].is_object();
     let statuses = old["status"]["containerStatuses"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What is refused of an object, by its kind.
+//! Validation of objects by kind.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::server::failure::Invalid;
 use crate::server::kinds::{Family, Kind};
 use crate::server::meta;
 
-/// Collects what is wrong with an object, compared with the stored one where there is one.
+/// Collects the errors of an object, compared with the stored one if it exists.
 pub(in crate::server) fn validate(kind: &Kind, new: &Value, old: Option<&Value>, errors: &mut Vec<Invalid>) {
     match kind.family {
         Family::Custom => kind.schema.as_ref().unwrap().validate(new, old, errors),

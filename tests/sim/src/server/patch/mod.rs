@@ -37,19 +37,19 @@ impl Server {
                     patched(call, old, |object| strategic::merge(object, &patch))
                 })
             }
-            // A custom resource has no merge keys.
+            // Custom resources have no merge keys.
             _ => Err(Failure::unsupported_media_type()),
         }
     }
 }
 
-/// What a patch makes of the stored object, read like a body.
+/// The result of a patch of the stored object, read like a body.
 fn patched(
     call: &Call<'_>,
     old: Option<&Value>,
     patch: impl FnOnce(&mut Value) -> Checked<()>,
 ) -> Checked<Value> {
-    // Patches never make an object, so there is one. It is patched in the version that the client speaks.
+    // Patches never create an object, so it exists. It is patched in the version that the client uses.
     let mut object = old.unwrap().clone();
     object["apiVersion"] = call.api_version().into();
     patch(&mut object)?;
@@ -72,7 +72,7 @@ fn patched(
     Ok(object)
 }
 
-/// Refuses what a patch made of another object's name.
+/// Refuses a patch that changes the name.
 fn same_name(call: &Call<'_>, object: &Value) -> Checked<()> {
     let (given, name) = (meta::text(object, "name"), call.name.unwrap_or_default());
     if given == name {
@@ -88,8 +88,8 @@ fn document(call: &Call<'_>) -> Checked<Value> {
     if patch.is_object() { Ok(patch) } else { Err(Failure::bad_request("the patch is no object")) }
 }
 
-/// Carries out the operations of a JSON patch, as Kubernetes' library does: `replace` of a field that is not there adds
-/// it, and a `test` of one for null holds.
+/// Applies a JSON patch as Kubernetes' library does: `replace` of a missing field adds it, and a `test` of
+/// one for null succeeds.
 fn operate(object: &mut Value, patch: &json_patch::Patch) -> Checked<()> {
     for operation in patch.iter() {
         let place = operation.path();

@@ -1,7 +1,7 @@
 //! Strategic merge patches of the built-in kinds.
 //!
-//! Elements that a patch adds come before the elements that it does not name, unless these stand before one that it
-//! names: a patch that adds a condition to a Pod puts it in front of all others.
+//! Elements that a patch adds come before the elements that it does not name, unless these stand before one
+//! that it names: a condition that a patch adds to a Pod comes first.
 
 use serde_json::{Map, Value};
 
@@ -17,9 +17,9 @@ enum Merge {
     Set,
 }
 
-/// What `patchStrategy` and `patchMergeKey` say in Kubernetes' types, by where a list is.
+/// `patchStrategy` and `patchMergeKey` of Kubernetes' types, by the path of a list.
 ///
-/// `containerStatuses` of a Pod is not among them: it is replaced.
+/// `containerStatuses` of a Pod is not included: it is replaced.
 fn strategy(path: &str) -> Merge {
     match path {
         "metadata.finalizers" | "spec.podCIDRs" => Merge::Set,
@@ -150,7 +150,8 @@ fn merge_list(
     Ok(())
 }
 
-/// Puts elements that the server alone has (`kept`, in their order) among those of the patch (in its order).
+/// Merges the elements that only the server has (`kept`, in their order) with those of the patch (in its
+/// order).
 fn interleave(kept: Vec<Value>, patched: Vec<Value>, place: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
     let mut kept = kept.into_iter().peekable();
     let mut patched = patched.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! What the daemon asks about images, and its pulls, as `daemon/src/image.rs` makes them.
+//! Looks at images and pulls of the daemon, as in `daemon/src/image.rs`.
 
 use pitstop_api::id::ContainerId;
 use pitstop_daemon_core::{Action, Event, Image, Look, Named, Newest, PullFailure};
@@ -9,7 +9,7 @@ use crate::node::keys;
 use crate::node::runtime::{self, Answer, Call, Code, ContainerInfo, Runtime, State};
 use crate::world::effect::{Asked, Effect, What};
 
-/// What a look is to tell beside the container that its order names.
+/// What a look reads beside the container that its order names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wanted {
     pod: String,
@@ -28,7 +28,7 @@ impl DaemonProcess {
                 let container_id = container_id.into();
                 Some(Effect::Call(Asked { order_id, container_id, what: What::Image, call, limit: READ }))
             }
-            // The answer is about the image, whoever asked for it.
+            // The answer is for the image, not for one order.
             Action::Pull { image, limit, .. } => Some(Effect::Call(Asked {
                 order_id: image.clone(),
                 container_id: String::new(),
@@ -49,7 +49,7 @@ impl DaemonProcess {
         }
     }
 
-    /// The runtime told of the container that the order names; all else it would tell as well.
+    /// The runtime answered about the container that the order names. The rest comes from the runtime's present state.
     pub(super) fn image_seen(
         &mut self,
         now: u64,
@@ -84,7 +84,7 @@ fn told(image: &image::Image) -> Image {
     Image { id: image.id.clone(), digests: image.digests.iter().cloned().collect(), bytes: 1 << 20 }
 }
 
-/// Every second container tells how its Pod names the image, as runtimes do from CRI 1.29 on.
+/// Every second container reports the image name in its Pod, as runtimes do from CRI 1.29 on.
 fn named(info: &ContainerInfo, runtime: &Runtime) -> Named {
     let new = info.id.as_bytes().last().is_some_and(|byte| byte % 2 == 0);
     let asked = if new { info.image.clone() } else { String::new() };
@@ -113,7 +113,7 @@ fn told_newest(info: &ContainerInfo, runtime: &Runtime) -> Option<Newest> {
     })
 }
 
-/// What a pull came to.
+/// Result of a pull.
 pub(super) fn pulled(reply: &runtime::Reply) -> Result<(), PullFailure> {
     match reply {
         Ok(_) => Ok(()),

@@ -17,11 +17,11 @@ pub(super) struct Chain {
     rest: VecDeque<Write>,
 }
 
-/// What they are for.
+/// Purpose of the writes.
 enum Why {
     /// An order.
     Order(String),
-    /// The book is gone: the Pod gets back what it had.
+    /// The book is gone: the Pod gets its original resources back.
     Back(Box<Held>),
 }
 
@@ -44,7 +44,7 @@ impl DaemonProcess {
         }
     }
 
-    /// The next one, if any is left.
+    /// Begins the next write; None if none is left.
     fn go_on(&mut self, mut chain: Chain) -> Option<Effect> {
         let write = chain.rest.pop_front()?;
         self.writes += 1;
@@ -57,7 +57,7 @@ impl DaemonProcess {
         Some(Effect::Write(writing))
     }
 
-    /// A write came back.
+    /// A write ended.
     pub fn wrote(
         &mut self,
         now: u64,

@@ -1,6 +1,6 @@
-//! The native controllers of a workload that may be parked: what decides whether Pods are deleted, made anew, and of which
-//! template. Each acts on what it has seen, which is older than what is stored, for each kind by itself. As by the expectations of
-//! the real ones, whether there is a Pod is known at once: what is late is what a Pod says.
+//! The native controllers of a workload that may be parked. They delete and create Pods, and choose the template. Each
+//! acts on its cache, which lags behind the stored objects, separately for each kind. Like the expectations of the real
+//! controllers, each knows at once whether a Pod exists; only its content is late.
 
 mod replicas;
 mod revisions;
@@ -21,24 +21,24 @@ use crate::oracle::Writer;
 const WATCHED: [&str; 6] =
     ["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ControllerRevision", "Pod"];
 
-/// One of them.
+/// A native controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Actor {
-    /// That of the workload.
+    /// The controller of the workload.
     Workload,
-    /// That of the `ReplicaSet`s of a `Deployment`.
+    /// The controller of a `Deployment`'s `ReplicaSet`s.
     ReplicaSets,
 }
 
-/// What it has seen.
+/// Objects that a native controller has seen.
 #[derive(Debug, Default)]
 struct Cache {
     objects: BTreeMap<(String, String), Arc<Value>>,
-    /// When it sees the last of what was written of each kind.
+    /// True time at which it sees the last write of each kind.
     until: BTreeMap<String, u64>,
 }
 
-/// What all of them know.
+/// State of all native controllers.
 #[derive(Debug, Default)]
 pub(super) struct Natives {
     caches: BTreeMap<Actor, Cache>,
@@ -65,7 +65,7 @@ fn generation(object: &Value) -> i64 {
     object["metadata"]["generation"].as_i64().unwrap_or_default()
 }
 
-/// It is neither deleted nor over.
+/// True if the Pod is neither being deleted nor finished.
 fn active(pod: &Value) -> bool {
     let over = ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default());
     !over && pod["metadata"]["deletionTimestamp"].is_null()
@@ -76,21 +76,21 @@ fn ready(pod: &Value) -> bool {
     conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// A name for a template.
+/// Hash of a template, for names.
 fn hash(template: &Value) -> String {
     let mut hash = DefaultHasher::new();
     template.to_string().hash(&mut hash);
     format!("{:08x}", hash.finish() & 0xffff_ffff)
 }
 
-/// An object that belongs to another one.
+/// Owner references to `by`.
 fn owned(by: &Value) -> Value {
     json!([{"apiVersion": by["apiVersion"], "kind": by["kind"], "name": by["metadata"]["name"],
         "uid": by["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true}])
 }
 
 impl World {
-    /// The workload, as its user has made it; its controllers make all else.
+    /// Creates the workload as its user does; its controllers create the rest.
     pub(super) fn make_native(&mut self, workload: &WorkloadPlan) {
         let pods = self.schedule.members().saturating_sub(workload.spare);
         let mut object = workload.object(pods);
@@ -98,7 +98,7 @@ impl World {
         for list in ["containers", "initContainers"] {
             let Some(mut containers) = spec.get(list).cloned() else { continue };
             for container in containers.as_array_mut().into_iter().flatten() {
-                // The API server keeps no list that is empty.
+                // The API server stores no empty list.
                 let says = |_: &String, value: &mut Value| value.as_array().is_none_or(|all| !all.is_empty());
                 container.as_object_mut().into_iter().for_each(|fields| fields.retain(says));
             }
@@ -110,7 +110,7 @@ impl World {
         self.saw(Writer::User, &workload.kind, None, Some(stored));
     }
 
-    /// What was written is seen by each of them, sooner or later.
+    /// Plans when each native controller sees a write.
     pub(super) fn tell_natives(
         &mut self,
         kind: &str,
@@ -180,19 +180,19 @@ impl World {
         self.handle(Writer::Native, &request);
     }
 
-    /// The Pod at that place of the plan, whether it is on its way out or not.
+    /// The stored Pod at that place of the plan, even if it is being deleted.
     fn native_pod(&self, at: usize) -> Option<Arc<Value>> {
         let of = |pod: &&Arc<Value>| self.schedule.pod_at(text(pod, "name")) == Some(at);
         self.server.objects("Pod").find(of).cloned()
     }
 
-    /// The same, as that controller has seen it.
+    /// The same Pod as that controller has seen it.
     fn native_seen(&self, actor: Actor, at: usize) -> Option<Arc<Value>> {
         let mut pods = self.natives.all(actor, "Pod").into_iter();
         pods.find(|pod| self.schedule.pod_at(text(pod, "name")) == Some(at))
     }
 
-    /// Makes a Pod at that place, if there is none.
+    /// Creates a Pod at that place, if it has none.
     fn native_makes(&mut self, at: usize, owner: &Value, template: &Value, revision: Option<&str>) {
         if self.native_pod(at).is_some() {
             return;

@@ -1,7 +1,8 @@
 //! `Deployment` and `ReplicaSet`.
 //!
-//! A `Deployment` gives its Pods to the oldest of its `ReplicaSet`s that has its template, all at once: not modelled are its surge,
-//! what is given while two have Pods and it is paused, and the end of old ones. Paused it only scales.
+//! A `Deployment` gives all its Pods at once to its oldest `ReplicaSet` that has its template. While paused, it only
+//! scales. Not modelled: its surge, scaling of several `ReplicaSet`s with Pods while paused, and the deletion of old
+//! ones.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::{Actor, active, generation, hash, number, owned, text};
 /// Label by which `ReplicaSet`s of one `Deployment` tell their Pods apart.
 const HASH: &str = "pod-template-hash";
 
-/// They differ in nothing but the label of their `ReplicaSet`s.
+/// True if the templates differ at most in the label of their `ReplicaSet`s.
 fn same(one: &Value, other: &Value) -> bool {
     let bare = |template: &Value| {
         let mut template = template.clone();
@@ -65,11 +66,11 @@ impl World {
         });
     }
 
-    /// The first for that template, unless it is there and was not seen yet.
+    /// Creates the `ReplicaSet` of a template, unless it exists and was not seen yet.
     fn make_replica_set(&mut self, deployment: &Value, sets: &[Arc<Value>]) {
         let template = &deployment["spec"]["template"];
         let first = hash(template);
-        // A name may be that of one which has another template by now.
+        // The name may belong to a `ReplicaSet` that has another template by now.
         let names = (0..).map(|n| if n == 0 { first.clone() } else { format!("{first}{n}") });
         let free = |hash: &String| {
             let name = format!("{}-{hash}", text(deployment, "name"));
@@ -95,7 +96,7 @@ impl World {
         );
     }
 
-    /// Each makes Pods of the template that was seen of it, and deletes those that are too many.
+    /// Each `ReplicaSet` creates Pods from its template as seen, and deletes surplus Pods.
     pub(super) fn replica_sets_turn(&mut self) {
         for set in self.natives.all(Actor::ReplicaSets, "ReplicaSet") {
             let own = |pod: &&Arc<Value>| {

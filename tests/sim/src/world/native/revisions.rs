@@ -1,6 +1,6 @@
-//! `StatefulSet` and `DaemonSet`: they tell Pods by the label of their revision.
+//! `StatefulSet` and `DaemonSet`: a label shows the revision of each Pod.
 //!
-//! One Pod at a time is replaced, from the highest place down; Pods are made all at once.
+//! They replace one Pod at a time, from the highest place down, and create all missing Pods at once.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::super::World;
 use super::super::objects::NAMESPACE;
 use super::{Actor, active, generation, hash, number, owned, ready, text};
 
-/// Label of a Pod.
+/// Label of a Pod's revision.
 const REVISION: &str = "controller-revision-hash";
 
 /// A revision of a workload.
@@ -56,7 +56,7 @@ impl World {
         self.tell_revisions(set, &update, desired);
     }
 
-    /// The revision of the template, which is the newest.
+    /// The revision of the template: created if missing, and made the newest.
     fn update_revision(&mut self, set: &Value) -> Revision {
         let wanted = &set["spec"]["template"];
         let revisions = self.natives.all(Actor::Workload, "ControllerRevision");
@@ -86,7 +86,7 @@ impl World {
         Revision { label, template: wanted.clone() }
     }
 
-    /// Deletes the last of those Pods that are of another revision, if none is on its way out or missing.
+    /// Deletes the last Pod of another revision in `places`, if none is missing or being deleted.
     fn replace_one(&mut self, places: std::ops::Range<usize>, update: &Revision) {
         let pods: Vec<Option<Arc<Value>>> = places.map(|at| self.native_seen(Actor::Workload, at)).collect();
         let there: Vec<&Arc<Value>> = pods.iter().flatten().filter(|pod| active(pod)).collect();
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// The status of the workload.
+    /// Writes the status of the workload.
     fn tell_revisions(&mut self, set: &Value, update: &Revision, desired: usize) {
         let pods = (0..self.schedule.members()).filter_map(|at| self.native_seen(Actor::Workload, at));
         let pods: Vec<_> = pods.filter(|pod| active(pod)).collect();

@@ -9,7 +9,7 @@ fn with(change: Value) -> Value {
     object
 }
 
-/// A merge patch cannot say null.
+/// Sets a field. For null, because a merge patch cannot set null.
 fn set(pointer: &str, value: Value) -> Value {
     let mut object = with(json!({ "spec": { "strategy": {} } }));
     let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -21,7 +21,7 @@ fn orders(list: Value) -> Value {
     json!({ "spec": { "orders": list } })
 }
 
-/// Orders that rest on that generation of the book alone.
+/// JSON patch that adds orders, with the book's UID and generation as precondition.
 fn adds(generation: i64, list: Value) -> Value {
     json!([{ "op": "test", "path": "/metadata/uid", "value": "{0:/metadata/uid}" },
            { "op": "test", "path": "/metadata/generation", "value": generation },
@@ -111,7 +111,7 @@ pub(super) fn scripts() -> Vec<Script> {
             .merge("nw/{id}a/status", answered("1"))
             .json("nw/{id}a", adds(2, json!([order("1"), order("2")])))
             .merge("nw/{id}a/status", answered("2"))
-            // Somebody has written orders since that generation.
+            // Another writer has changed the orders since that generation.
             .json("nw/{id}a", adds(2, json!([order("1"), order("3")])))
             .json("nw/{id}a", adds(3, json!([order("1"), order("2")])))
             .json("nw/{id}a", adds(3, json!([order("2"), order("3")])))

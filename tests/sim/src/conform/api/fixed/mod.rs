@@ -1,4 +1,4 @@
-//! Scripts written by hand: one fact each, those of `reliability.md` 3.4 first.
+//! Scripts written by hand, one fact each. First the facts of `reliability.md` 3.4.
 
 mod custom;
 mod deletes;
@@ -35,7 +35,7 @@ fn crr(name: &str) -> Value {
     })
 }
 
-/// A Pod that nobody schedules and nobody runs.
+/// A Pod that no scheduler binds and no kubelet runs.
 fn pod(name: &str) -> Value {
     json!({
         "metadata": { "name": name },
@@ -46,7 +46,7 @@ fn pod(name: &str) -> Value {
     })
 }
 
-/// The same on a node that is not there.
+/// The same Pod, on a node that does not exist.
 fn bound(name: &str) -> Value {
     let mut pod = pod(name);
     pod["spec"]["nodeName"] = "{ns}".into();

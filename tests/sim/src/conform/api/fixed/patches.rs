@@ -74,7 +74,8 @@ pub(super) fn scripts() -> Vec<Script> {
             .strategic("cm/a", json!({ "metadata": { "finalizers": null } })),
         Script::new("strategic merges of owners")
             .post("cm", map("a"))
-            // Of a kind that nobody serves: whose owner is not there the garbage collector takes away.
+            // Of a kind that is not served: the garbage collector deletes an object whose owner does not
+            // exist.
             .strategic("cm/a", json!({ "metadata": { "ownerReferences": [
                 { "apiVersion": "example.com/v1", "kind": "Thing", "name": "n", "uid": "{0:/metadata/uid}" }] } }))
             .strategic("cm/a", json!({ "metadata": { "ownerReferences": [

@@ -1,8 +1,8 @@
-//! Ends: of containers by another image, of Pods, of the kubelet, of the node.
+//! Ends of containers (by another image), of Pods, of the kubelet, of the node.
 
 use super::*;
 
-/// What happened to containers of that name, in order.
+/// What happened to the containers since the last call, with times.
 fn deeds(b: &mut Bench) -> Vec<(u64, What)> {
     b.node.runtime.take_deeds().into_iter().map(|d| (d.at, d.what)).collect()
 }
@@ -253,7 +253,7 @@ fn a_runtime_that_is_away_delays_and_nothing_else() {
     b.until(3000, |b| b.status("app").restart_count == 2);
 }
 
-/// Whenever the runtime answers again: before the first look at it the kubelet knows of no container.
+/// Whenever the runtime answers again: before its first look the kubelet knows no container.
 #[test]
 fn a_kubelet_that_starts_without_an_answer_takes_nothing_for_over() {
     for hangs_ms in (500..3500).step_by(100) {

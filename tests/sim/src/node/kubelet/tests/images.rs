@@ -1,4 +1,4 @@
-//! Pulls: after the stop, by policy, and held back by Pod and image string.
+//! Pulls: after the stop, by policy, and with back-off by Pod and image string.
 
 use super::*;
 use crate::node::registry::{Refusing, Registry};
@@ -29,7 +29,7 @@ fn the_old_container_ends_before_the_pull() {
     b.pass(1_500);
     assert!(b.running("app").is_none() && b.node.runtime.image("app:2").is_none());
     b.until(3_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 1));
-    // Its status is told anew after the pass.
+    // The kubelet renews its status after the pass.
     b.until(1_000, |b| b.ready() && b.status("app").image_id != old);
     let id = b.node.runtime.image("app:2").unwrap().id.clone();
     assert_eq!(b.running("app").unwrap().info.image_id, id);
@@ -40,7 +40,7 @@ fn what_the_node_has_is_not_asked_for_again() {
     let mut b = bench();
     let fetched = b.node.runtime.fetch(b.now, Client::KUBELET, "app:2");
     let id = fetched.unwrap();
-    // The tag moves, and the node goes by what it has.
+    // The tag moves, but the node uses the image that it has.
     b.node.runtime.registry_mut().tag("app:2", "app:3");
     set_image(&mut b, "app:2");
     assert!(b.until(2_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 1)) < 1_500);
@@ -63,7 +63,7 @@ fn a_pull_that_fails_is_told_and_waits() {
     b.node.runtime.registry_mut().refuse(Refusing::Busy, b.now + 60_000);
     b.pass(60_000);
     assert!(b.running("app").is_none());
-    // Another string for the same is not held back.
+    // Another image string has no back-off.
     set_image(&mut b, "app:2");
     b.until(5_000, Bench::ready);
 }

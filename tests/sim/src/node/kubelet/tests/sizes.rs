@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A Pod whose container has that size.
+/// A Pod whose container has a size.
 fn sized(policy: &Value) -> Value {
     let mut pod = app(r#"{"uses":100}"#);
     pod["spec"]["containers"][0]["resources"] = amounts("100m", "128Mi");
@@ -18,7 +18,7 @@ fn ask(b: &mut Bench, cpu: &str, memory: &str) {
     b.edit(|pod| pod["spec"]["containers"][0]["resources"] = amounts(cpu, memory));
 }
 
-/// CPU that the status tells of: admitted, and run with.
+/// CPU requests in the status: admitted, and in use.
 fn told(b: &Bench) -> (String, String) {
     let status = b.status("app");
     let text = |all: &BTreeMap<String, String>| all.get("cpu").cloned().unwrap_or_default();
@@ -99,7 +99,7 @@ fn sizes_outlive_the_kubelet() {
     assert_eq!(told(&b), ("100m".into(), "100m".into()));
 }
 
-/// Also while what it wrote does not hold yet.
+/// Also while its writes are not in effect yet.
 #[test]
 fn a_kubelet_that_does_not_resize_makes_the_group_of_a_pod_once() {
     let mut b = Bench::with(Options { resizes: false, ..Options::default() }, 1);

@@ -62,7 +62,8 @@ fn the_back_off_doubles_and_is_told_late() {
     let waits: Vec<u64> = starts.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(waits[0] < 1500, "{waits:?}");
     for (wait, expected) in waits[1..].iter().zip([10_000, 20_000, 40_000, 80_000, 160_000, 300_000]) {
-        // The end is 100 ms after the start; up to half as long is added, above a minute by steps of a minute.
+        // The end is 100 ms after the start. Up to half the wait is added, above a minute in steps of a
+        // minute.
         assert!((expected..expected * 3 / 2 + 61_000).contains(wait), "{waits:?}");
     }
     let told = |w: &&(u64, StatusWrite)| {
@@ -94,7 +95,7 @@ fn ten_minutes_without_an_end_forget_the_back_off() {
     b.until(30_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 2));
     let wait = b.until(702_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 3));
     assert!(wait < 702_000);
-    // And the one after that waits 10 s again.
+    // The next restart waits 10 s again.
     let wait = b.until(20_000, |b| b.running("app").is_some_and(|c| c.info.attempt == 4));
     assert!(wait >= 10_000, "{wait}");
 }

@@ -1,4 +1,4 @@
-//! What is written, and when.
+//! What the kubelet writes, and when.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! `admission`: what pitstop's admission policies cost the API server for the writes of others.
+//! `admission`: API server time that pitstop's admission policies add to other clients' writes.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ use crate::harness::pods::Yard;
 use crate::harness::processes::cpu;
 use crate::harness::{Verdict, say};
 
-/// What is written.
+/// The measured kinds of writes.
 const KINDS: [&str; 4] = ["Lease", "status of a Pod", "label of a Pod", "label of a Deployment"];
-/// Most processor time for each with the policies, as a part of that without.
+/// Bound for each kind: processor time with the policies, divided by the time without them.
 const BOUNDS: [f64; 4] = [1.1, 1.25, 1.25, 1.5];
-/// How often each is measured with the policies and without.
+/// Measurements of each kind with and without the policies.
 const ROUNDS: usize = 3;
-/// Until policies are in force, or not any more.
+/// Time until a change of policies takes effect.
 const SETTLE: Duration = Duration::from_secs(5);
-/// For how long the API server is watched while nobody writes.
+/// Time for which the idle API server is measured.
 const IDLE: Duration = Duration::from_secs(10);
 const NAME: &str = "web-0";
 
-/// Processor time, and the time that passed.
+/// Processor time and wall-clock time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spent {
     cpu: Duration,
     passed: Duration,
 }
 
-/// The benchmark: so many writes of each at a time.
+/// The benchmark, with `writes` writes of each kind per round.
 pub(crate) async fn run(writes: usize) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
     let server = cluster.component("kube-apiserver")?;
@@ -49,7 +49,7 @@ pub(crate) async fn run(writes: usize) -> Result<Verdict> {
     Ok(report(&measured?, writes))
 }
 
-/// Makes what is written.
+/// Creates the objects that are written.
 async fn prepare(yard: &Yard) -> Result<()> {
     yard.start(&[NAME.to_owned()]).await?;
     let make = PostParams::default();
@@ -63,7 +63,7 @@ async fn prepare(yard: &Yard) -> Result<()> {
     Ok(())
 }
 
-/// What each kind of write takes with the policies and without, as microseconds of the API server.
+/// Processor time of the API server per write of each kind, in microseconds: without the policies, with them.
 async fn measure(yard: &Yard, lab: &Lab, server: u32, writes: usize) -> Result<[[f64; 2]; KINDS.len()]> {
     let idle = spent(server, async || {
         tokio::time::sleep(IDLE).await;
@@ -102,7 +102,7 @@ async fn spent(server: u32, act: impl AsyncFnOnce() -> Result<()>) -> Result<Spe
     Ok(Spent { cpu: after.checked_sub(before).context("a clock ran backwards")?, passed: begin.elapsed() })
 }
 
-/// Writes one after another; each changes something.
+/// Writes one after another. Every write changes the object.
 async fn write(yard: &Yard, kind: usize, writes: usize, round: usize) -> Result<()> {
     let params = PatchParams::default();
     for i in 0..writes {

@@ -10,11 +10,11 @@ use crate::harness::processes::Memory;
 use crate::harness::programs::{self, Program};
 use crate::harness::{Verdict, say};
 
-/// Most memory that each program may hold, in MiB.
+/// Bound of each program's resident memory, in MiB.
 const BOUNDS: [(&str, u64); 2] = [("daemon", 12), ("controller", 24)];
-/// How old a process must be: its start is not idling.
+/// Minimum age of a measured process, because a starting process is not idle.
 const SETTLED: Duration = Duration::from_secs(30);
-/// The largest of so many looks counts, one a second.
+/// Samples, one a second. The largest counts.
 const LOOKS: u32 = 10;
 
 /// The benchmark.
@@ -34,7 +34,7 @@ pub(crate) async fn run() -> Result<Verdict> {
     Ok(report(&programs, &found, &programs::leader(&cluster.client).await?))
 }
 
-/// Waits until the youngest process has run for a while. Cluster and benchmark have one clock.
+/// Waits until the youngest process is [`SETTLED`] old. Cluster and benchmark share one clock.
 async fn settle(programs: &[Program]) {
     let Some(youngest) = programs.iter().map(|program| program.started).max() else { return };
     let age = youngest.elapsed().unwrap_or_default();

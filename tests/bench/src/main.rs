@@ -1,8 +1,7 @@
 //! Measurements on the real cluster: `cargo xtask bench <name>`.
 //!
-//! Each benchmark is one module: it prints a table, then one line with its result and its bound, and fails when
-//! the bound is exceeded. What is measured, and how, is in `docs/design/measurements.md`. What they share is in
-//! `harness`.
+//! Each benchmark is one module. It prints a table, then one line with its result and its bound. It fails if it exceeds
+//! the bound. `docs/design/measurements.md` describes the measurements. `harness` has the shared code.
 #![allow(clippy::too_many_lines, reason = "a benchmark tells one story")]
 
 mod admission;
@@ -31,7 +30,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Bench {
-    /// What pitstop's admission policies cost the API server for the writes of others.
+    /// API server time that pitstop's admission policies add to other clients' writes.
     Admission {
         /// Writes of each kind, in each of three rounds.
         #[arg(long, default_value_t = 1000)]
@@ -39,49 +38,49 @@ enum Bench {
     },
     /// Many requests at once for as many Pods on one node.
     Burst {
-        /// Requests, and as many Pods that are stopped at the runtime afterwards.
+        /// Number of requests, and of Pods stopped at the runtime afterwards.
         #[arg(long, default_value_t = 60)]
         pods: usize,
     },
     /// Memory of the daemon and of each controller replica when nothing happens.
     Idle,
-    /// What pitstop adds to a new image in a running Pod, and what it takes off the Pod's outage.
+    /// Time that pitstop adds to an image update of a running Pod, and outage that it avoids.
     Image {
-        /// Pods of each of four sets.
+        /// Pods in each of six sets.
         #[arg(long, default_value_t = 12)]
         pods: usize,
     },
-    /// What pitstop adds to the restart of a container.
+    /// Time that pitstop adds to the restart of a container.
     Latency {
-        /// Pods that are restarted by request, and as many that are stopped at the runtime.
+        /// Pods restarted by request, and Pods stopped at the runtime.
         #[arg(long, default_value_t = 20)]
         pods: usize,
     },
-    /// What pitstop adds to a change of a Pod's resources through the API server.
+    /// Time that pitstop adds to a Pod's resize through the API server.
     Resize {
-        /// Pods that are resized by request, and as many that are by a bare patch.
+        /// Pods resized by request, and Pods resized by a bare patch.
         #[arg(long, default_value_t = 40)]
         pods: usize,
     },
-    /// A new image in all Pods of a Deployment, against its own rolling update and against a script.
+    /// A new image in all Pods of a Deployment, compared with its own rolling update and with a script.
     Rollout {
         /// Pods of the Deployment.
         #[arg(long, default_value_t = 100)]
         pods: usize,
-        /// Of them, so many at a time.
+        /// Pods updated at a time.
         #[arg(long, default_value_t = 10)]
         at_a_time: usize,
-        /// Seconds after which a container's first probe can succeed. By default there is no probe: it is ready at once.
+        /// Seconds after which a container's first probe can succeed. 0: no probe, ready at once.
         #[arg(long, default_value_t = 0)]
         ready_after: u32,
     },
-    /// How soon the plugin shows something, beside kubectl.
+    /// Time until the plugin's first output, compared with kubectl.
     Start {
-        /// Starts of each.
+        /// Starts of each program.
         #[arg(long, default_value_t = 40)]
         times: usize,
     },
-    /// The controller beside a large cluster whose nodes and Pods are played.
+    /// The controller with a large cluster of simulated nodes and Pods.
     Scale(scale::Args),
 }
 

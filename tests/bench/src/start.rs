@@ -1,4 +1,4 @@
-//! `start`: how soon `kubectl pitstop status` shows something, beside `kubectl get`.
+//! `start`: time until the first output of `kubectl pitstop status`, compared with `kubectl get`.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -17,9 +17,9 @@ use crate::harness::figures::{Samples, milliseconds, table};
 use crate::harness::pods::Yard;
 use crate::harness::{Verdict, say};
 
-/// Most milliseconds that the picture comes later than kubectl's list.
+/// Bound, in milliseconds: delay of the plugin's first output after kubectl's.
 const LATER: f64 = 150.0;
-/// Pods of the namespace.
+/// Pods in the namespace.
 const PODS: usize = 5;
 
 /// The benchmark.
@@ -31,7 +31,7 @@ pub(crate) async fn run(times: usize) -> Result<Verdict> {
     Ok(report(&status, &get))
 }
 
-/// Where kubectl finds the plugin: the folder of what `PITSTOP_CLI` names, else of what cargo builds for a release, goes first.
+/// `PATH` with the plugin's folder first: that of the file in `PITSTOP_CLI`, by default of cargo's release build.
 fn path() -> Result<OsString> {
     let program = std::env::var_os("PITSTOP_CLI")
         .map_or_else(|| pitstop_e2e::cluster::root().join("target/release/kubectl-pitstop"), PathBuf::from);
@@ -49,7 +49,7 @@ fn path() -> Result<OsString> {
 async fn measure(yard: &Yard, path: &OsString, times: usize) -> Result<(Samples, Samples)> {
     let names: Vec<String> = (0..PODS).map(|i| format!("web-{i}")).collect();
     yard.start(&names).await?;
-    // It stays open, so that there is something to show.
+    // The rollout stays open, so both programs have an object to show.
     let rollout = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout", "metadata": {"name": "web"},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
     let rollouts: Api<InPlaceRollout> = yard.api();
@@ -68,7 +68,7 @@ async fn measure(yard: &Yard, path: &OsString, times: usize) -> Result<(Samples,
     Ok((status.into_iter().collect(), get.into_iter().collect()))
 }
 
-/// Milliseconds from the start of a program to the first byte that it prints. It must end well.
+/// Milliseconds from the start of a program to its first byte of output. Fails unless the program succeeds.
 fn first_byte(command: &mut Command) -> Result<f64> {
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;

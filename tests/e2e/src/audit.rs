@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what.
+//! The API server's audit log: which user sent which request.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -44,7 +44,7 @@ struct Answer {
 }
 
 impl Entry {
-    /// Asked by one of pitstop's programs.
+    /// Whether one of pitstop's programs sent the request.
     fn is_ours(&self) -> bool {
         self.user.username.starts_with(&format!("system:serviceaccount:{NAMESPACE}:"))
     }
@@ -55,27 +55,27 @@ impl Entry {
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
-    /// It is about that namespace.
+    /// Whether the request is about that namespace.
     pub fn is_in(&self, namespace: &str) -> bool {
         self.uri.contains(&format!("/namespaces/{namespace}/"))
     }
 
-    /// What the API server answered.
+    /// HTTP status code of the answer.
     pub fn code(&self) -> u16 {
         self.response_status.code
     }
 
-    /// It only finds out what would be.
+    /// Whether the request is a dry run.
     pub fn dry_run(&self) -> bool {
         self.uri.contains("dryRun=All")
     }
 
-    /// The controller sees that the daemons' admission policy denies.
+    /// Whether the request is the controller's check that the daemons' admission policy denies.
     pub fn self_check(&self) -> bool {
         self.verb == "create" && self.resource() == "nodeworks" && self.dry_run()
     }
 
-    /// It would change something.
+    /// Whether the request is a write.
     pub fn writes(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
@@ -88,28 +88,28 @@ impl std::fmt::Display for Entry {
     }
 }
 
-/// A place in the log from which on entries are read.
+/// A position in the log from which entries are read.
 pub struct Mark {
     path: PathBuf,
     offset: u64,
 }
 
 impl Mark {
-    /// The end of the log as it is now.
+    /// The current end of the log.
     pub fn now(cluster: &Cluster) -> Result<Self> {
         let path: PathBuf = cluster.status("/controlPlane/auditLog")?;
         let offset = path.metadata()?.len();
         Ok(Self { path, offset })
     }
 
-    /// What pitstop's programs asked for since, each request once. Watches count when they begin.
+    /// Requests of pitstop's programs since the mark, each once. A watch counts when it begins.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(self.offset.saturating_sub(1)))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         let text = String::from_utf8_lossy(&bytes);
-        // The last line may be half written, then and now.
+        // The last line may be half written, at the mark and now.
         let since =
             if self.offset == 0 { Some(&*text) } else { text.split_once('\n').map(|(_, since)| since) };
         let mut entries = Vec::new();

@@ -19,11 +19,11 @@ pub struct Cluster {
     pub client: Client,
     program: PathBuf,
     dir: PathBuf,
-    /// It serves `pods/resize`.
+    /// Whether the API server serves `pods/resize`.
     resizes: bool,
-    /// It serves `MutatingAdmissionPolicy`, as Kubernetes 1.36 and later do.
+    /// Whether the API server serves `MutatingAdmissionPolicy`, as Kubernetes 1.36 and later do.
     mutates: bool,
-    /// Its release: 36 of 1.36.
+    /// Minor release: 36 for 1.36.
     minor: u32,
 }
 
@@ -48,12 +48,12 @@ impl Cluster {
         })
     }
 
-    /// What tells it apart from another one that runs on this machine.
+    /// Name that distinguishes this cluster from others on this machine.
     pub fn name(&self) -> Result<&str> {
         self.dir.file_name().and_then(|name| name.to_str()).context("the cluster's directory has no name")
     }
 
-    /// Runs `kubectl` and gives back what it prints.
+    /// Runs `kubectl` and returns what it prints.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         printed(args, Command::new(self.program.with_file_name("kubectl")).args(args).output()?)
     }
@@ -75,13 +75,13 @@ impl Cluster {
         self.resizes
     }
 
-    /// Whether its kubelets leave the control group of a Pod as it was where a container does not run that is resized
+    /// Whether kubelets do not update a Pod's cgroup when they resize a container that does not run
     /// (kubernetes#138760).
     pub fn leaves_pods_too_small(&self) -> bool {
         self.resizes && self.minor < 37
     }
 
-    /// What a user would install here, with the images of the last `cargo xtask image`.
+    /// The folder that a user would install here, with the images of the last `cargo xtask image`.
     pub fn folder(&self) -> PathBuf {
         root().join(match (self.resizes, self.mutates) {
             (true, true) => "target/deploy/default",
@@ -90,7 +90,7 @@ impl Cluster {
         })
     }
 
-    /// A folder to be applied: one that can be installed, with components, and with other tags of images.
+    /// Writes a kustomization of `base` with these components and image tags; returns its folder.
     pub fn combined(&self, base: &Path, components: &[&str], tags: &[(&str, &str)]) -> Result<PathBuf> {
         let images = tags.iter().map(|(name, tag)| json!({"name": name, "newTag": tag}));
         let checkout = Path::new("../../..");
@@ -114,9 +114,9 @@ impl Cluster {
         self.apply(&self.combined(&self.folder(), components, &[])?)
     }
 
-    /// Runs what the documentation shows under a mark, as somebody does at the root of the checkout with this cluster's
-    /// `kubectl` and our Helm: every block of that mark, with `texts` in place of others. Fails where one fails, or where
-    /// kustomize finds fault with a kustomization.
+    /// Runs every documented block with that mark, at the root of the checkout, with this cluster's `kubectl` and our
+    /// Helm. `texts` holds replacements, from and to. Fails if a block fails, or if kustomize finds fault with a
+    /// kustomization.
     pub fn documented(&self, mark: &str, texts: &[(&str, &str)]) -> Result<()> {
         let blocks = docs::marked(mark)?;
         ensure!(!blocks.is_empty(), "nothing is marked `run: {mark}`");
@@ -145,32 +145,32 @@ impl Cluster {
         Ok(())
     }
 
-    /// Installs pitstop, or puts back what a test has changed of it.
+    /// Installs pitstop, or restores what a test has changed of it.
     pub fn install(&self) -> Result<()> {
         self.apply(&self.folder())
     }
 
-    /// Applies a kustomization as it is cheapest: for what is there already, and for unknown fields, `kubectl` otherwise reads
-    /// the schemas of the whole API, which takes a second. What users run is in the documentation, whose commands tests run as
-    /// they are; [`Self::accepts`] finds unknown fields.
+    /// Applies a kustomization with the cheapest options. `kubectl` otherwise reads the schemas of the whole API, for
+    /// existing objects and unknown fields, which takes a second. Tests run the documentation's commands unchanged.
+    /// [`Self::accepts`] finds unknown fields.
     pub fn apply(&self, folder: &Path) -> Result<()> {
         let how = ["apply", "--server-side", "--force-conflicts", "--validate=false", "-k"];
         self.kubectl(&[&how[..], &[&folder.to_string_lossy()]].concat()).map(drop)
     }
 
-    /// Asks the API server about objects, of which it stores nothing: those that `-k FOLDER` or `-f -` names, which is `input`.
-    /// Gives back a line for each.
+    /// Applies the objects of `-k FOLDER`, or of `input` with `-f -`, as a server dry run. Returns a line for each
+    /// object.
     pub fn accepts(&self, which: [&str; 2], input: &str) -> Result<String> {
         let how = ["apply", "--server-side", "--force-conflicts", "--dry-run=server"];
         self.kubectl_with(&[&how[..], &which].concat(), input)
     }
 
-    /// Removes pitstop, as a user would: the definitions and with them all objects of its kinds, too.
+    /// Removes pitstop as a user would, with the definitions and all objects of its kinds.
     pub fn uninstall(&self) -> Result<()> {
         self.kubectl(&["delete", "-k", &self.folder().to_string_lossy(), "--ignore-not-found"]).map(drop)
     }
 
-    /// Installs the definitions of pitstop's kinds, and removes pitstop where it is deployed.
+    /// Installs the definitions of pitstop's kinds, and removes pitstop if it is deployed.
     pub async fn install_definitions(&self) -> Result<()> {
         if !self.kubectl(&["get", "namespace", "pitstop-system", "--ignore-not-found"])?.is_empty() {
             self.uninstall()?;
@@ -188,17 +188,17 @@ impl Cluster {
         self.lab(&["kill", component]).map(drop)
     }
 
-    /// Kills a component and keeps it away.
+    /// Kills a component, which then stays stopped.
     pub fn stop(&self, component: &str) -> Result<()> {
         self.lab(&["stop", component]).map(drop)
     }
 
-    /// Brings a stopped component back.
+    /// Starts a stopped component.
     pub fn start(&self, component: &str) -> Result<()> {
         self.lab(&["start", component]).map(drop)
     }
 
-    /// Crashes a node, which then starts again on the disk that it had.
+    /// Crashes a node, which then starts again with the same disk.
     pub fn reboot(&self, node: &str) -> Result<()> {
         self.lab(&["reboot", node]).map(drop)
     }
@@ -208,7 +208,7 @@ impl Cluster {
         self.lab(&["push", &archive.to_string_lossy(), reference]).map(drop)
     }
 
-    /// Runs a command on a node, as its root, and gives back what it prints.
+    /// Runs a command on a node as root, and returns what it prints.
     pub fn exec(&self, node: &str, command: &[&str]) -> Result<String> {
         self.lab(&[&["exec", node, "--"], command].concat())
     }
@@ -221,17 +221,17 @@ impl Cluster {
         Ok(serde_json::from_value(value.clone())?)
     }
 
-    /// What a node sees as `/var`, at a path of this machine.
+    /// Path on this machine of a node's `/var`.
     pub fn var(&self, node: &str) -> PathBuf {
         self.dir.join("boxes").join(node).join("var")
     }
 
-    /// A configuration file of a node's component.
+    /// Path of a configuration file of a node's component.
     pub fn config(&self, node: &str, file: &str) -> PathBuf {
         self.dir.join("boxes").join(node).join("config").join(file)
     }
 
-    /// The files of the registry of images.
+    /// Folder with the files of the image registry.
     pub fn registry(&self) -> PathBuf {
         self.dir.join("registry")
     }

@@ -1,4 +1,4 @@
-//! What the API server can be asked for.
+//! Resources that the API server serves.
 
 use anyhow::Result;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
@@ -8,11 +8,11 @@ pub use pitstop_manifests_test::rbac::VERBS;
 /// A resource or subresource in one version.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Its group; empty for the core.
+    /// API group; empty for the core group.
     pub group: String,
-    /// Its version.
+    /// API version.
     pub version: String,
-    /// What the server tells of it; the name is `resource` or `resource/subresource`.
+    /// The server's description; the name is `resource` or `resource/subresource`.
     pub resource: APIResource,
 }
 

@@ -14,12 +14,12 @@ use crate::system::{self, NAMESPACE};
 
 /// Whether pitstop could be deployed; tried once.
 static DEPLOYED: OnceCell<Result<(), String>> = OnceCell::const_new();
-/// Held by all tests that run, and by those that need the cluster for themselves so that no other one does.
+/// Every running test holds it, exclusively if it needs the cluster alone.
 static CLUSTER: RwLock<()> = RwLock::new(());
 
-/// Runs a test on the cluster, alone, in a namespace of its own, with pitstop deployed and well.
+/// Runs a test alone on the cluster, in its own namespace, with pitstop deployed and healthy.
 ///
-/// Without a `KUBECONFIG` it is skipped, but in continuous integration it fails.
+/// Without a `KUBECONFIG` the test is skipped, but in continuous integration it fails.
 pub fn on_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     if !has_cluster()? {
         return Ok(());
@@ -28,8 +28,8 @@ pub fn on_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     runtime()?.block_on(run(test, true))
 }
 
-/// The same beside other tests: for one that changes nothing outside its namespace, and that nothing disturbs which others do
-/// in theirs.
+/// The same beside other tests: for a test that changes nothing outside its namespace, and that other such tests do not
+/// disturb.
 pub fn on_shared_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     if !has_cluster()? {
         return Ok(());
@@ -38,8 +38,8 @@ pub fn on_shared_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()
     runtime()?.block_on(run(test, false))
 }
 
-/// Runs a test on the cluster with the definitions of pitstop's kinds and without pitstop itself, which would answer
-/// requests. Skipped and failed as [`on_cluster`]; pitstop is deployed again by the next test that needs it.
+/// Runs a test on the cluster with the definitions of pitstop's kinds but without pitstop, which would answer requests.
+/// It is skipped or fails like [`on_cluster`]. The next test that needs pitstop deploys it again.
 pub fn on_bare_cluster(test: impl AsyncFnOnce(&Cluster) -> Result<()>) -> Result<()> {
     if !has_cluster()? {
         return Ok(());
@@ -60,7 +60,7 @@ fn has_cluster() -> Result<bool> {
     Ok(true)
 }
 
-/// The runtime of one test, or of one thread of it.
+/// The Tokio runtime of one test, or of one of its threads.
 pub fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
@@ -91,10 +91,10 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
     }
 }
 
-/// What only debug output of Rust has.
+/// Texts that only Rust's debug output contains.
 const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperError", "ServiceError"];
 
-/// Where a user reads what pitstop says, in a namespace.
+/// API paths of a namespace where a user reads pitstop's messages.
 const SAID: [&str; 5] = [
     "/api/v1/namespaces/{}/events",
     "/apis/apps.kruise.io/v1beta1/namespaces/{}/containerrecreaterequests",
@@ -119,7 +119,7 @@ async fn deploy(cluster: &Cluster) -> Result<()> {
     system::healthy(cluster).await.inspect_err(|_| report(cluster, NAMESPACE))
 }
 
-/// Prints what there is to see.
+/// Prints objects and logs that explain a failure.
 fn report(cluster: &Cluster, namespace: &str) {
     let programs = "app.kubernetes.io/name=pitstop";
     let logs = ["logs", "-n", NAMESPACE, "-l", programs, "--prefix", "--timestamps", "--tail=60"];
@@ -141,10 +141,10 @@ fn report(cluster: &Cluster, namespace: &str) {
     }
 }
 
-/// Puts back what a test may have taken away before it failed.
+/// Restores what a test may have removed before it failed.
 fn repair(cluster: &Cluster) {
     for component in ["apiserver", "containerd@node1", "kubelet@node1"] {
-        // It is an error only for those that run.
+        // It fails only if the component runs.
         let _ = cluster.start(component);
     }
     if let Err(error) = cluster.install() {

@@ -1,4 +1,4 @@
-//! Image updates of tests: Pods that do by their image what a test wants, and what to look at in a request.
+//! Image updates: Pods whose behaviour depends on their image, and functions that read requests.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,12 +14,13 @@ use crate::pods;
 use crate::registry::PRIVATE;
 use crate::wait::{LONG, until};
 
-/// The repository of the images, which the cluster's registry has with the tags `1`, `2`, `2-again` (the same image as `2`), `away`,
-/// `big` (4 MiB more than `2`), `crash`, `oom` and `unready`. Another repository is `pitstop.dev/test/other`, with the tag `2`.
+/// The repository of the images. The cluster's registry has them with the tags `1`, `2`, `2-again` (the same image as
+/// `2`), `away`, `big` (4 MiB more than `2`), `crash`, `oom` and `unready`. Another repository is
+/// `pitstop.dev/test/other`, with the tag `2`.
 pub const REPOSITORY: &str = "pitstop.dev/test/busybox";
 
-/// What a container does by its image. `SLOW` is the version that takes some seconds to end when it is asked to, and `ONLY` the one
-/// Pod whose containers crash.
+/// Script of a container; `VERSION` comes from its image. `SLOW` is the version that takes ten seconds to end on
+/// SIGTERM. `ONLY` names the only Pod whose containers crash.
 const SCRIPT: &str = "trap '[ \"${VERSION:-1}\" != \"$SLOW\" ] || sleep 10; exit 0' TERM
     [ \"$VERSION\" = crash ] && [ \"${ONLY:-$HOSTNAME}\" = \"$HOSTNAME\" ] && exit 1
     [ \"$VERSION\" = oom ] && while :; do x=x$x$x; done
@@ -27,7 +28,7 @@ const SCRIPT: &str = "trap '[ \"${VERSION:-1}\" != \"$SLOW\" ] || sleep 10; exit
     [ \"$VERSION\" = unready ] || echo ${VERSION:-1} > /tmp/www/index.html
     httpd -f -p $PORT -h /tmp/www & wait";
 
-/// A web server, ready unless its image is `unready`. Its memory is bounded, for `oom`.
+/// A web server, ready unless its image is `unready`. Its memory limit is for `oom`.
 pub fn server(name: &str, port: u16) -> Value {
     let probe = json!({"httpGet": {"path": "/index.html", "port": port}, "periodSeconds": 1});
     let env = json!([{"name": "PORT", "value": port.to_string()}]);
@@ -50,7 +51,7 @@ pub fn update(name: &str, tag: &str, more: &Value) -> Value {
     json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodImageUpdate", "metadata": {"name": name}, "spec": spec})
 }
 
-/// Runs a test with the component `image-update`, on a node that has the images with the tag `1` alone.
+/// Runs a test with the component `image-update`, on a node that has only images with the tag `1`.
 pub async fn with_component(ns: &Ns, test: impl Future<Output = Result<()>>) -> Result<()> {
     ns.cluster.install_with(&["image-update"])?;
     forget(&ns.cluster)?;
@@ -70,7 +71,7 @@ pub async fn with_parking(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
     result
 }
 
-/// Takes away what the component `park` has added.
+/// Removes what the component `park` has added.
 pub fn remove_parking(cluster: &Cluster) -> Result<()> {
     remove(
         cluster,
@@ -80,7 +81,7 @@ pub fn remove_parking(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// Takes away what is named, and then policies of a kind, each after its binding.
+/// Deletes the objects `first`, then policies of a kind, each after its binding.
 fn remove(cluster: &Cluster, kind: &str, policies: &[&str], first: &[&str]) -> Result<()> {
     let own = policies.iter().flat_map(|name| [format!("{kind}binding/{name}"), format!("{kind}/{name}")]);
     let all: Vec<String> = first.iter().map(|name| (*name).to_owned()).chain(own).collect();
@@ -113,7 +114,7 @@ pub async fn with_in_place(
     result.and(ns.cluster.install())
 }
 
-/// Takes away what the component `in-place` has added.
+/// Removes what the component `in-place` has added.
 pub fn remove_in_place(cluster: &Cluster) -> Result<()> {
     let policies = ["pitstop-controller-workloads", "pitstop-controller-rollouts"];
     remove(cluster, "validatingadmissionpolicy", &policies, &["clusterrole/pitstop-in-place"])
@@ -124,21 +125,21 @@ pub async fn with_pullers(ns: &Ns, test: impl Future<Output = Result<()>>) -> Re
     ns.cluster.install_with(&["image-update", "image-puller"])?;
     forget(&ns.cluster)?;
     let result = test.await;
-    // The policy last: what it narrows is gone by then.
+    // The policy last, after the rights that it narrows.
     let narrowed =
         ["clusterrolebinding/pitstop-controller-pullers", "clusterrole/pitstop-controller-pullers"];
     remove(&ns.cluster, "validatingadmissionpolicy", &["pitstop-controller-pullers"], &narrowed)?;
     result.and(ns.cluster.install())
 }
 
-/// The namespace opts in.
+/// Opts the namespace in.
 pub fn opt_in(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.kubectl(&["label", "namespace", name, "pitstop.dev/in-place=enabled"]).map(drop)
 }
 
-/// Takes all images of the repository from the node, under the private registry's name too, but the one with the tag `1`, as
-/// the kubelet's garbage collection does: under all their names, and with what they are made of. A runtime that was killed while it
-/// pulled would keep that for a day more.
+/// Removes the repository's images from the node except tag `1`, and all names from the private registry. Like the
+/// kubelet's garbage collection, it removes all names of an image and its content. It removes leases, by which a
+/// runtime that was killed during a pull would keep content for a day.
 pub fn forget(cluster: &Cluster) -> Result<()> {
     let script = format!(
         "ctr -n k8s.io leases ls -q | xargs --no-run-if-empty ctr -n k8s.io leases rm
@@ -151,7 +152,7 @@ pub fn forget(cluster: &Cluster) -> Result<()> {
     cluster.exec(NODE, &["sh", "-c", &script]).map(drop)
 }
 
-/// Takes from a node the images of the repository that none of its containers has, but the one with the tag `1`.
+/// Removes from a node the repository's images that none of its containers uses, except tag `1`.
 pub fn forget_unused(cluster: &Cluster, node: &str) -> Result<()> {
     let script = format!(
         "ctr -n k8s.io containers ls > /tmp/containers
@@ -170,12 +171,12 @@ pub fn api(ns: &Ns) -> Api<PodImageUpdate> {
     Api::namespaced(ns.cluster.client.clone(), &ns.name)
 }
 
-/// Makes it.
+/// Creates an update.
 pub async fn create(ns: &Ns, object: Value) -> Result<PodImageUpdate> {
     Ok(api(ns).create(&PostParams::default(), &serde_json::from_value(object)?).await?)
 }
 
-/// Waits until it says so.
+/// Waits until the update satisfies `is`.
 pub async fn seen(
     ns: &Ns,
     name: &str,
@@ -186,7 +187,7 @@ pub async fn seen(
     until(&what, LONG, async || Ok(Some(api(ns).get(name).await?).filter(&is))).await
 }
 
-/// Waits until it is over; gives back its reason, too.
+/// Waits until the update is over; also returns its reason.
 pub async fn over(ns: &Ns, name: &str) -> Result<(PodImageUpdate, String)> {
     let is_over =
         |update: &PodImageUpdate| update.status.as_ref().is_some_and(|s| s.completion_time.is_some());
@@ -195,12 +196,12 @@ pub async fn over(ns: &Ns, name: &str) -> Result<(PodImageUpdate, String)> {
     Ok((update, reason))
 }
 
-/// What it waits for, or how it ended.
+/// Reason of the condition `Complete`: why the update waits, or how it ended.
 pub fn reason(update: &PodImageUpdate) -> Option<&str> {
     complete(update).map(|complete| complete.reason.as_str())
 }
 
-/// The condition that tells it.
+/// The condition `Complete`.
 pub fn complete(update: &PodImageUpdate) -> Option<&Condition> {
     condition::find(&update.status.as_ref()?.conditions, condition::COMPLETE)
 }

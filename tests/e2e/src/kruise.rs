@@ -1,8 +1,7 @@
 //! `ContainerRecreateRequest`s as `OpenKruise`'s own clients know them.
 //!
-//! The types have the fields of `OpenKruise`'s Go types and no others: what else the API server sends is dropped, and
-//! what Go always sends, an empty `status.phase`, is sent. The keys of metadata are written out, since they are what
-//! clients match on.
+//! The types have only the fields of `OpenKruise`'s Go types and drop all others that the API server sends. They always
+//! send `status.phase`, even empty, as Go does. Metadata keys are literals, because clients match on them.
 #![allow(missing_docs, reason = "fields are OpenKruise's")]
 
 use std::collections::BTreeMap;
@@ -24,14 +23,14 @@ use crate::wait::until;
 pub const POD_UID: &str = "crr.apps.kruise.io/pod-uid";
 /// Label: the Pod's node.
 pub const NODE_NAME: &str = "crr.apps.kruise.io/node-name";
-/// Label: `true` until the request is over and done with.
+/// Label: `true` until shortly after the request ends.
 pub const ACTIVE: &str = "crr.apps.kruise.io/active";
 /// Annotation of `v1alpha1`: when the drain began.
 pub const UNREADY_ACQUIRED: &str = "crr.apps.kruise.io/unready-acquired";
 /// Annotation of `v1alpha1`: the containers that run after their restart.
 pub const SYNC_CONTAINER_STATUSES: &str = "crr.apps.kruise.io/sync-container-statuses";
 
-/// How long after the end a request may have the label [`ACTIVE`].
+/// How long a request may keep the label [`ACTIVE`] after its end.
 const ACTIVE_FOR: Duration = Duration::from_secs(5);
 
 /// `ContainerRecreateRequestSpec`, the same in both versions.
@@ -82,7 +81,7 @@ pub struct StatusContext {
     pub restart_count: i32,
 }
 
-/// `ContainerRecreateRequestStrategy`. What Go leaves out when it is zero is absent here when it is none.
+/// `ContainerRecreateRequestStrategy`. None is omitted, as Go omits zero values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Strategy {
@@ -148,9 +147,9 @@ pub struct Snapshot {
 
 /// The status of one version.
 pub trait Status: Clone + Debug + Default + Serialize + DeserializeOwned {
-    /// Its version.
+    /// API version.
     const VERSION: &'static str;
-    /// What both versions have.
+    /// Fields that both versions have.
     fn common(&self) -> &V1alpha1;
 }
 
@@ -178,7 +177,7 @@ pub struct Client<S: Status> {
 }
 
 impl<S: Status> Client<S> {
-    /// One for the requests of the namespace.
+    /// A client for the requests of the namespace.
     pub fn new(ns: &Ns) -> Self {
         let kind = GroupVersionKind::gvk("apps.kruise.io", S::VERSION, "ContainerRecreateRequest");
         let kind = ApiResource::from_gvk(&kind);
@@ -232,7 +231,7 @@ pub fn state(name: &str, phase: &str, is_killed: bool) -> State {
     State { name: name.to_owned(), phase: phase.to_owned(), message: String::new(), is_killed }
 }
 
-/// What both versions have of the status.
+/// Status fields that both versions have.
 pub fn common<S: Status>(request: &Request<S>) -> V1alpha1 {
     request.status.as_ref().map(|status| status.common().clone()).unwrap_or_default()
 }
@@ -242,7 +241,7 @@ pub fn states<S: Status>(request: &Request<S>) -> Vec<State> {
     common(request).container_recreate_states
 }
 
-/// The instances that the request was admitted for, by container.
+/// Container IDs that admission filled in, by container name.
 pub fn instances<S: Status>(request: &Request<S>) -> BTreeMap<&str, &str> {
     let all = request.spec.containers.iter();
     all.filter_map(|c| Some((c.name.as_str(), c.status_context.as_ref()?.container_id.as_str()))).collect()

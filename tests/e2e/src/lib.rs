@@ -1,10 +1,9 @@
-//! What the tests on a real cluster share.
+//! Shared code of the tests on a real cluster.
 //!
-//! `cargo xtask test` starts a cluster of one node, hands in its `KUBECONFIG` and runs the tests: on a
-//! cluster without the resize API those of the module `cri`, on another one all others.
-//! [`on_cluster`] deploys pitstop once, as a user would, gives every test a namespace of its own, and on a failure shows
-//! what there is to see and repairs what the test may have left broken. Such a test has the cluster for itself; those of
-//! [`on_shared_cluster`] run beside each other.
+//! `cargo xtask test` starts a cluster of one node, sets `KUBECONFIG` and runs the tests. Tests of the module `cri` run
+//! on a cluster without the resize API, all others on a cluster with it. [`on_cluster`] deploys pitstop once, as a user
+//! would, and gives every test its own namespace. If a test fails, it prints objects and logs, and repairs what the
+//! test may have broken. Such a test has the cluster for itself; those of [`on_shared_cluster`] run beside each other.
 
 pub mod audit;
 pub mod cluster;

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::wait::{LONG, SHORT, until};
 use crate::{pods, requests};
 
-/// What the namespaces of tests are called, before a random end.
+/// Name prefix of test namespaces; a random suffix follows.
 pub const PREFIX: &str = "e2e-";
 /// The cluster's only node.
 pub const NODE: &str = "node1";
@@ -23,14 +23,14 @@ pub type Refusal = (u16, String);
 
 /// A namespace for one test.
 pub struct Ns {
-    /// The cluster that it is in.
+    /// The cluster of the namespace.
     pub cluster: Cluster,
     /// Its name.
     pub name: String,
 }
 
 impl Ns {
-    /// Makes one in which Pods can be created.
+    /// Creates a namespace, and waits until Pods can be created in it.
     pub async fn open(cluster: Cluster) -> Result<Self> {
         let all: Api<Namespace> = Api::all(cluster.client.clone());
         let metadata = ObjectMeta { generate_name: Some(PREFIX.to_owned()), ..ObjectMeta::default() };
@@ -42,9 +42,9 @@ impl Ns {
         Ok(ns)
     }
 
-    /// Removes it in the background.
+    /// Deletes the namespace in the background.
     pub async fn close(&self) -> Result<()> {
-        // At once, or slow containers and Pods of nodes that do not exist would keep it for long.
+        // Without grace period, or slow containers and Pods of nodes that do not exist would delay the deletion.
         let at_once = DeleteParams::default().grace_period(0);
         self.pods().delete_collection(&at_once, &ListParams::default()).await?;
         let all: Api<Namespace> = Api::all(self.cluster.client.clone());
@@ -57,22 +57,22 @@ impl Ns {
         self.cluster.kubectl(&[&["--namespace", &self.name], args].concat())
     }
 
-    /// The Pods.
+    /// API of the Pods.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.cluster.client.clone(), &self.name)
     }
 
-    /// The requests.
+    /// API of the requests.
     pub fn requests(&self) -> Api<ContainerRecreateRequest> {
         Api::namespaced(self.cluster.client.clone(), &self.name)
     }
 
-    /// A Pod.
+    /// Reads a Pod.
     pub async fn pod(&self, name: &str) -> Result<Pod> {
         Ok(self.pods().get(name).await?)
     }
 
-    /// Creates a Pod, with fields too that the client's types do not know.
+    /// Creates a Pod, which may have fields that the client's types do not know.
     pub async fn create_pod(&self, pod: Value) -> Result<Pod> {
         let kind = ApiResource::erase::<Pod>(&());
         let pods: Api<DynamicObject> = Api::namespaced_with(self.cluster.client.clone(), &self.name, &kind);
@@ -92,7 +92,7 @@ impl Ns {
         until(&what, SHORT, async || Ok(Some(self.pod(name).await?).filter(pods::is_ready))).await
     }
 
-    /// What the container's present instance has logged.
+    /// Log of the container's current instance.
     pub async fn log(&self, pod: &str, container: &str) -> Result<String> {
         let params = LogParams { container: Some(container.to_owned()), ..LogParams::default() };
         Ok(self.pods().logs(pod, &params).await?)
@@ -116,7 +116,7 @@ impl Ns {
         }
     }
 
-    /// Creates a request, or tells why it is refused.
+    /// Creates a request, or returns why it is refused.
     pub async fn try_create(&self, request: Value) -> Result<Result<ContainerRecreateRequest, Refusal>> {
         let name = request.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
         // As JSON, so that requests can be wrong in ways that our types do not allow.
@@ -132,7 +132,7 @@ impl Ns {
         }
     }
 
-    /// A request.
+    /// Reads a request.
     pub async fn request(&self, name: &str) -> Result<ContainerRecreateRequest> {
         Ok(self.requests().get(name).await?)
     }
@@ -142,7 +142,7 @@ impl Ns {
         self.over_within(name, SHORT).await
     }
 
-    /// Waits until the request is over.
+    /// Waits until the request is over, at most for `limit`.
     pub async fn over_within(
         &self,
         name: &str,
@@ -152,7 +152,7 @@ impl Ns {
         until(&what, limit, async || Ok(Some(self.request(name).await?).filter(requests::is_over))).await
     }
 
-    /// Waits until nothing is left to do about a request that is over: no label `active`, no order.
+    /// Waits until a request that is over is cleaned up: no label `active`, no order.
     pub async fn settled(&self, request: &ContainerRecreateRequest) -> Result<ContainerRecreateRequest> {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         self.no_orders(request).await?;
@@ -175,7 +175,7 @@ impl Ns {
         self.orders_of(request.metadata.uid.as_deref().context("a request without a UID")?).await
     }
 
-    /// The same of what has that UID.
+    /// The orders and answers of the request with that UID.
     pub async fn orders_of(&self, uid: &str) -> Result<Vec<(Order, Option<Answer>)>> {
         let books: Api<NodeWork> = Api::all(self.cluster.client.clone());
         let Some(book) = books.get_opt(NODE).await? else { return Ok(Vec::new()) };
@@ -189,7 +189,7 @@ impl Ns {
             .collect())
     }
 
-    /// Waits until the request has an order that the daemon has not taken up.
+    /// Waits until the request has an order that the daemon has not answered.
     pub async fn ordered(&self, request: &ContainerRecreateRequest) -> Result<()> {
         until("an order", SHORT, async || {
             let orders = self.orders(request).await?;
@@ -198,7 +198,7 @@ impl Ns {
         .await
     }
 
-    /// Waits until the daemon stops the container: acknowledged, and asked to end.
+    /// Waits until the order is acknowledged, and the container has got SIGTERM.
     pub async fn stopping(&self, request: &ContainerRecreateRequest, container: &str) -> Result<()> {
         until("an acknowledgement", SHORT, async || {
             let orders = self.orders(request).await?;

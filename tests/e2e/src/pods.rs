@@ -1,4 +1,4 @@
-//! Pods to restart containers of, and what to look at in them.
+//! Pods whose containers tests restart, and functions that check Pods.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{
@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::{
 use serde_json::{Value, json};
 
 const IMAGE: &str = "pitstop.dev/test/busybox:1";
-/// What [`slow`] and [`stubborn`] log when they are asked to end.
+/// What [`slow`] and [`stubborn`] log on SIGTERM.
 pub const ASKED: &str = "asked to end";
 
-/// A web server with a readiness probe; ends at once when asked to.
+/// A web server with a readiness probe; ends at once on SIGTERM.
 pub fn web(name: &str) -> Value {
     let script = "trap 'exit 0' TERM; mkdir -p /tmp/www; echo hello > /tmp/www/index.html; \
                   httpd -f -p 8080 -h /tmp/www & wait";
@@ -18,17 +18,17 @@ pub fn web(name: &str) -> Value {
     json!({"name": name, "image": IMAGE, "command": ["sh", "-c", script], "readinessProbe": probe})
 }
 
-/// Does nothing; ends at once when asked to.
+/// Does nothing; ends at once on SIGTERM.
 pub fn idle(name: &str) -> Value {
     shell(name, "trap 'exit 0' TERM; sleep 100000 & wait")
 }
 
-/// Takes `seconds` to end when asked to.
+/// Takes `seconds` to end after SIGTERM.
 pub fn slow(name: &str, seconds: u32) -> Value {
     shell(name, &format!("trap 'echo {ASKED}; sleep {seconds}; exit 0' TERM; sleep 100000 & wait"))
 }
 
-/// Does not end when asked to.
+/// Does not end on SIGTERM.
 pub fn stubborn(name: &str) -> Value {
     shell(name, &format!("trap 'echo {ASKED}' TERM; while :; do sleep 1; done"))
 }
@@ -79,12 +79,12 @@ pub fn status<'a>(pod: &'a Pod, container: &str) -> Result<&'a ContainerStatus> 
     found.with_context(|| format!("the Pod has no status of container {container}"))
 }
 
-/// `containerd://...` of a container.
+/// ID of a container: `containerd://...`.
 pub fn id(pod: &Pod, container: &str) -> Result<String> {
     status(pod, container)?.container_id.clone().with_context(|| format!("{container} has no ID"))
 }
 
-/// How the instance before the present one ended.
+/// How the previous instance of the container ended.
 pub fn last_end(pod: &Pod, container: &str) -> Result<ContainerStateTerminated> {
     let last: Option<&ContainerState> = status(pod, container)?.last_state.as_ref();
     last.and_then(|s| s.terminated.clone()).with_context(|| format!("{container} has not ended before"))
@@ -96,15 +96,16 @@ pub fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container> {
     found.with_context(|| format!("the Pod has no container {name}"))
 }
 
-/// Fails unless one instance took the place of the one before, once, in the same Pod.
+/// Fails unless the container was restarted exactly once, in the same Pod.
 pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Result<()> {
     assert_same_place(before, after)?;
     let (old, new) = (id(before, container)?, id(after, container)?);
     ensure!(old != new, "{container} has not been restarted");
     let count = restarts(after, container)? - restarts(before, container)?;
     ensure!(count == 1, "{container} has been restarted {count} times");
-    // Once a minute, the kubelet removes all but the last instance of those that do not run, and one that is created and not yet
-    // started is the last (`evictableContainers` in pkg/kubelet/kuberuntime/kuberuntime_gc.go): then no end is told.
+    // Once a minute, the kubelet removes all instances that do not run except the last. An instance that is created but
+    // not yet started counts as the last (`evictableContainers` in pkg/kubelet/kuberuntime/kuberuntime_gc.go). Then the
+    // status has no last end.
     let told = status(after, container)?.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     ensure!(
         told.is_none_or(|end| end.container_id.as_ref() == Some(&old)),
@@ -113,13 +114,13 @@ pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Resu
     Ok(())
 }
 
-/// Fails unless it is the same Pod, where it was.
+/// Fails unless the Pod has the same UID, IP and node.
 pub fn assert_same_place(before: &Pod, after: &Pod) -> Result<()> {
     ensure!(place(before) == place(after), "UID, IP and node: {:?}, then {:?}", place(before), place(after));
     Ok(())
 }
 
-/// Fails unless the container runs on as before.
+/// Fails if the container was restarted.
 pub fn assert_untouched(before: &Pod, after: &Pod, container: &str) -> Result<()> {
     ensure!(id(before, container)? == id(after, container)?, "{container} has been restarted");
     let counts = (restarts(before, container)?, restarts(after, container)?);
@@ -132,7 +133,7 @@ pub fn restarts(pod: &Pod, container: &str) -> Result<i32> {
     Ok(status(pod, container)?.restart_count)
 }
 
-/// What a restart in place must not change.
+/// UID, IP and node, which a restart in place must not change.
 fn place(pod: &Pod) -> [Option<&str>; 3] {
     [
         pod.metadata.uid.as_deref(),

@@ -8,16 +8,16 @@ use nix::unistd::Pid;
 
 use crate::cluster::Cluster;
 
-/// The machine's process ID of a container's process 1; `id` is as in the Pod's status.
+/// Process ID on the machine of a container's process 1; `id` is as in the Pod's status.
 pub fn of_container(id: &str) -> Result<i32> {
     let id = id.rsplit('/').next().unwrap_or(id);
     let found = first_in(|pid, group| group.contains(id).then_some(pid))?;
     found.first().copied().with_context(|| format!("no process of container {id}"))
 }
 
-/// The machine's process IDs of the containers on a node whose process 1 is that program.
+/// Process IDs on the machine of a node's containers whose process 1 is that program.
 pub fn of_program(cluster: &Cluster, node: &str, program: &str) -> Result<Vec<i32>> {
-    // What tests/cluster calls the group that holds a node's Pods.
+    // The cgroup of a node's Pods, as tests/cluster names it.
     let pods = format!("/pitstop-lab/{}/{node}/", cluster.name()?);
     first_in(|pid, group| {
         let runs = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
@@ -25,12 +25,12 @@ pub fn of_program(cluster: &Cluster, node: &str, program: &str) -> Result<Vec<i3
     })
 }
 
-/// Of processes 1 of containers, those that are `wanted`, going by process ID and control groups.
+/// The processes 1 of containers for which `wanted`, called with process ID and cgroups, returns an ID.
 fn first_in(wanted: impl Fn(i32, &str) -> Option<i32>) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // Processes come and go while the list is walked.
+        // Processes begin and end during the loop.
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
         let is_first =
             |pid| field(pid, "NSpid").is_ok_and(|text| text.split_whitespace().last() == Some("1"));
@@ -39,7 +39,7 @@ fn first_in(wanted: impl Fn(i32, &str) -> Option<i32>) -> Result<Vec<i32>> {
     Ok(found)
 }
 
-/// A line of `/proc/PID/status`.
+/// A field of `/proc/PID/status`.
 pub fn field(pid: i32, name: &str) -> Result<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

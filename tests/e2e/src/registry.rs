@@ -1,5 +1,5 @@
-//! The cluster's registry of images: how it can be made to fail, what it was asked for, and its door with a password.
-//! `tests/cluster/README.md` has the files by which this goes.
+//! The cluster's image registry: its faults, its request log, and its endpoint with a password.
+//! `tests/cluster/README.md` describes the files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,32 +11,32 @@ use serde_json::json;
 use crate::cluster::Cluster;
 use crate::ns::{NODE, Ns};
 
-/// What the names of images begin with that are pulled with a password. The images are those of every other name.
+/// Registry name of images that are pulled with a password. They are the same images as under other names.
 pub const PRIVATE: &str = "private.pitstop.dev";
 
-/// How the registry fails those who pull. Who pushes is not failed.
+/// Faults of the registry for pulls. Pushes do not fail.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Faults {
-    /// How the repositories' names begin that fail, without a registry (`test/busybox`); empty: all.
+    /// Prefix of the repositories that fail, without a registry (`test/busybox`); empty: all.
     pub repository: String,
-    /// The HTTP status of every answer; 0: none of these.
+    /// HTTP status of every answer; 0: no such fault.
     pub status: u16,
-    /// The time until the first byte of a blob.
+    /// Milliseconds until the first byte of a blob.
     pub delay_milliseconds: u64,
-    /// Bounds each blob; 0: unbounded.
+    /// Bytes per second of each blob; 0: unlimited.
     pub bytes_per_second: u64,
 }
 
-/// The registry fails as long as this lives.
+/// The registry fails until this is dropped.
 #[derive(Debug)]
 pub struct Failing(PathBuf);
 
 impl Failing {
-    /// From now on. Requests that are under way go on as they began.
+    /// Starts the faults. They do not affect requests that are already under way.
     pub fn with(cluster: &Cluster, faults: &Faults) -> Result<Self> {
         let path = cluster.registry().join("faults.json");
-        // At once: the registry reads the file at each request.
+        // A rename is atomic: the registry reads the file at each request.
         let new = path.with_extension("new");
         fs::write(&new, serde_json::to_string(faults)?)?;
         fs::rename(&new, &path)?;
@@ -52,7 +52,7 @@ impl Drop for Failing {
     }
 }
 
-/// What those who pull have asked a repository for, through either door, since the cluster was started; one line each:
+/// Requests of pulls to a repository, with or without password, since the cluster was started. One line each:
 /// `open|private GET|HEAD REPOSITORY manifests|blobs/REFERENCE`.
 pub fn requests(cluster: &Cluster, repository: &str) -> Result<Vec<String>> {
     let text = fs::read_to_string(cluster.registry().join("requests.log"))?;
@@ -60,7 +60,7 @@ pub fn requests(cluster: &Cluster, repository: &str) -> Result<Vec<String>> {
     Ok(text.lines().filter(of).map(str::to_owned).collect())
 }
 
-/// Another tag of the images means what `tag` does. Both are full names. The node keeps nothing of it.
+/// Pushes the image of `tag` under the name `another`. Both are full names. The node keeps nothing of it.
 pub fn tag(cluster: &Cluster, tag: &str, another: &str) -> Result<()> {
     let hosts = cluster.config(NODE, "registries");
     let hosts = hosts.display();
@@ -77,7 +77,8 @@ pub fn tag(cluster: &Cluster, tag: &str, another: &str) -> Result<()> {
     pushed
 }
 
-/// Who gets in at the door with a password. The password is unlike anything else: wherever it is found, it has leaked.
+/// Credentials for the private registry. The password is unlike any other text: wherever a test finds it, it has
+/// leaked.
 #[derive(Debug, Deserialize)]
 pub struct Credentials {
     /// The user.
@@ -86,7 +87,7 @@ pub struct Credentials {
     pub password: String,
 }
 
-/// Reads them.
+/// Reads the credentials.
 pub fn credentials(cluster: &Cluster) -> Result<Credentials> {
     let path = cluster.registry().join("credentials.json");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -95,7 +96,7 @@ pub fn credentials(cluster: &Cluster) -> Result<Credentials> {
     Ok(credentials)
 }
 
-/// Makes a Secret for `imagePullSecrets` with them.
+/// Creates a Secret for `imagePullSecrets` with the credentials.
 pub fn pull_secret(ns: &Ns, name: &str) -> Result<()> {
     let Credentials { username, password } = credentials(&ns.cluster)?;
     let config = json!({"auths": {PRIVATE: {"username": username, "password": password}}}).to_string();

@@ -1,4 +1,4 @@
-//! Requests and their orders.
+//! `ContainerRecreateRequest`s and their fields.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ pub fn with_spec(name: &str, spec: &Value) -> Value {
     })
 }
 
-/// A container that was stopped by pitstop and is up again.
+/// State of a container that pitstop stopped and that runs again.
 pub fn succeeded(name: &str) -> ContainerRecreateState {
     state(name, Phase::Succeeded, true)
 }
 
-/// A container in that phase.
+/// State of a container in that phase.
 pub fn state(name: &str, phase: Phase, is_killed: bool) -> ContainerRecreateState {
     ContainerRecreateState { name: name.to_owned(), phase, message: String::new(), is_killed }
 }
@@ -63,7 +63,7 @@ pub fn phase(request: &ContainerRecreateRequest) -> Option<Phase> {
     request.status.as_ref()?.phase
 }
 
-/// It has ended.
+/// Whether the request has ended.
 pub fn is_over(request: &ContainerRecreateRequest) -> bool {
     request.status.as_ref().is_some_and(|s| s.completion_time.is_some())
 }

@@ -1,4 +1,4 @@
-//! Requests to resize a Pod, and what the kernel has of it.
+//! `PodResize` requests, and the kernel's values for a Pod.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ pub fn told(status: &PodResizeStatus) -> (Option<Phase>, String) {
     (status.phase, complete.map_or_else(String::new, |c| c.reason.clone()))
 }
 
-/// The request, once it waits for that.
+/// Status of the request, once it waits with that reason.
 pub async fn waits(ns: &Ns, name: &str, reason: &str) -> Result<PodResizeStatus> {
     until(&format!("{name} to wait with {reason}"), SHORT, async || {
         let status = status(&api(ns).get(name).await?);
@@ -63,7 +63,7 @@ pub async fn waits(ns: &Ns, name: &str, reason: &str) -> Result<PodResizeStatus>
     .await
 }
 
-/// The request, once it is over.
+/// Status of the request, once it is over.
 pub async fn over(ns: &Ns, name: &str) -> Result<PodResizeStatus> {
     until(&format!("the end of {name}"), LONG, async || {
         let status = status(&api(ns).get(name).await?);
@@ -72,7 +72,7 @@ pub async fn over(ns: &Ns, name: &str) -> Result<PodResizeStatus> {
     .await
 }
 
-/// The request, which must end so.
+/// Status of the request, which must end with that phase and reason.
 pub async fn ends(ns: &Ns, name: &str, phase: Phase, reason: &str) -> Result<PodResizeStatus> {
     let status = over(ns, name).await?;
     let found = told(&status);
@@ -80,7 +80,7 @@ pub async fn ends(ns: &Ns, name: &str, phase: Phase, reason: &str) -> Result<Pod
     Ok(status)
 }
 
-/// Fails unless the daemon has found in the kernel what the request means.
+/// Fails unless the daemon found the wanted resources in the kernel.
 pub fn assert_verified(status: &PodResizeStatus) -> Result<()> {
     let verified = condition::find(&status.conditions, conditions::VERIFIED).context("not verified")?;
     ensure!(verified.reason == "CgroupsMatch", "{}: {}", verified.reason, verified.message);
@@ -119,20 +119,20 @@ pub fn hungry() -> Value {
     pod
 }
 
-/// Has the container `app` of the Pod `web` read and write a file of so many mebibytes of its own, so that the kernel keeps
-/// them.
+/// Makes the container `app` of the Pod `web` write a file of so many mebibytes, which the kernel keeps in its page
+/// cache.
 pub fn fill_page_cache(ns: &Ns, mebibytes: u32) -> Result<()> {
     let script = format!("dd if=/dev/zero of=/var/cached bs=1M count={mebibytes} && sync");
     ns.kubectl(&["exec", "web", "-c", "app", "--", "sh", "-c", &script]).map(drop)
 }
 
-/// A request for more CPU than there is.
+/// A request for more CPU than the node has free.
 pub fn wanting(name: &str, cpu: &str) -> Value {
     resize(name, "app", &json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}))
 }
 
-/// A Pod `filler` that takes half of the node's processors; gives back a little more CPU than that, which the node has
-/// as well.
+/// Starts a Pod `filler` that takes half of the node's CPU. Returns a little more CPU than that, which the node would
+/// have without `filler`.
 pub async fn fill(ns: &Ns) -> Result<String> {
     let node = ns.pod("web").await?.spec.and_then(|s| s.node_name).context("a Pod without a node")?;
     let node = Api::<Node>::all(ns.cluster.client.clone()).get(&node).await?;
@@ -143,7 +143,7 @@ pub async fn fill(ns: &Ns) -> Result<String> {
     Ok(Resource::Cpu.show(half + 100))
 }
 
-/// What a control group holds, in the units of cgroup v1.
+/// Values of a cgroup, in the units of cgroup v1.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
     /// `cpu.shares`.
@@ -154,7 +154,7 @@ pub struct Group {
     pub memory: i64,
 }
 
-/// With cgroup v2, shares of the same weight are equal: what was written cannot be told from it.
+/// With cgroup v2, shares of the same weight are equal: the weight does not show which were written.
 impl PartialEq for Group {
     fn eq(&self, other: &Self) -> bool {
         let shares = |of: &Self| if has_cgroup2() { weight(of.shares) } else { of.shares };
@@ -167,12 +167,12 @@ const fn weight(shares: i64) -> i64 {
     1 + ((shares - 2) * 9_999) / 262_142
 }
 
-/// The least shares of that weight.
+/// The smallest shares with that weight.
 const fn shares(weight: i64) -> i64 {
     ((weight - 1) * 262_142 + 9_998) / 9_999 + 2
 }
 
-/// What the kernel has for a container and for its Pod.
+/// The kernel's values for a container and for its Pod.
 pub fn groups(pod: &Pod, container: &str) -> Result<[Group; 2]> {
     let pid = process::of_container(&pods::id(pod, container)?)?;
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup"))?;
@@ -205,12 +205,12 @@ pub fn usage(pod: &Pod, container: &str) -> Result<i64> {
     file(&text, "memory", "", "memory.usage_in_bytes")
 }
 
-/// Whether the machine has cgroup v2 alone.
+/// Whether the machine has only cgroup v2.
 fn has_cgroup2() -> bool {
     fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap_or(false)
 }
 
-/// What a file of cgroup v2 holds, of the group that `text` (`/proc/PID/cgroup`) names, or of one above.
+/// Content of a cgroup v2 file, of the group that `text` (`/proc/PID/cgroup`) names, or of a parent.
 fn unified(text: &str, above: &str, name: &str) -> Result<String> {
     let group = text.lines().find_map(|line| line.strip_prefix("0::"));
     let file =
@@ -218,12 +218,12 @@ fn unified(text: &str, above: &str, name: &str) -> Result<String> {
     fs::read_to_string(&file).context(file)
 }
 
-/// A number of cgroup v2, where `max` stands for no limit: -1, as in v1's quotas.
+/// A number of cgroup v2. `max` (no limit) becomes -1, as in v1's quotas.
 fn amount(text: &str) -> Result<i64> {
     if text == "max" { Ok(-1) } else { text.parse().with_context(|| text.to_owned()) }
 }
 
-/// A number in a file of the control group that `text` (`/proc/PID/cgroup`) names for the controller, or of one above.
+/// A number in a file of the cgroup that `text` (`/proc/PID/cgroup`) names for the controller, or of a parent.
 fn file(text: &str, controller: &str, above: &str, name: &str) -> Result<i64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
     let found = lines.find(|(controllers, _)| controllers.split(',').any(|c| c == controller));
@@ -232,8 +232,7 @@ fn file(text: &str, controller: &str, above: &str, name: &str) -> Result<i64> {
     Ok(fs::read_to_string(&file).with_context(|| file.clone())?.trim().parse()?)
 }
 
-/// CPU quota of a period in microseconds and memory limit in bytes, as the kernel has them for a container and for its
-/// Pod.
+/// The kernel's CPU quota (microseconds per period) and memory limit (bytes) for a container and for its Pod.
 pub fn kernel(pod: &Pod, container: &str) -> Result<[(i64, i64); 2]> {
     Ok(groups(pod, container)?.map(|group| (group.quota, group.memory)))
 }

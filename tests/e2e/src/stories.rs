@@ -1,4 +1,4 @@
-//! What happens to a Pod and its resizes, whichever mechanism carries them out.
+//! Tests of resizes that hold for every mechanism.
 
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::resize::Phase;
@@ -14,8 +14,8 @@ pub fn both(cpu: &str) -> Value {
     json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}})
 }
 
-/// Requests that are refused in the users' words, and a dry run of one that is not. Gives back the Pod `web` as it was before:
-/// 100m and 64Mi, in a namespace whose quota is 150m of CPU.
+/// Creates requests that are refused with reasons in users' terms, and a dry run that succeeds. Returns the Pod `web`
+/// as it was before: 100m and 64Mi, in a namespace with a quota of 150m CPU.
 pub async fn refusals(ns: &Ns) -> Result<Pod> {
     let guaranteed =
         json!({"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}});
@@ -52,7 +52,7 @@ fn apply(ns: &Ns, object: &Value) -> Result<String> {
     ns.cluster.kubectl_with(&["--namespace", &ns.name, "apply", "-f", "-"], &object.to_string())
 }
 
-/// Bounds the CPU that the namespace may ask for, and waits until `used` of it counts.
+/// Sets a quota for the namespace's requested CPU, and waits until `used` of it counts.
 pub async fn quota(ns: &Ns, hard: &str, used: &str) -> Result<()> {
     apply(
         ns,
@@ -67,7 +67,8 @@ pub async fn quota(ns: &Ns, hard: &str, used: &str) -> Result<()> {
     .await
 }
 
-/// A container is killed below a limit that is too small, and gets back what it had; `back`: how the message ends.
+/// A container is OOM-killed at a limit that is too small, and gets its old resources back; `back` is the message's
+/// end.
 pub async fn out_of_memory(ns: &Ns, back: &str) -> Result<()> {
     ns.start_pod(hungry()).await?;
     let small =

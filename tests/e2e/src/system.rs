@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::wait::{LONG, SHORT, until};
 use crate::{pods, process, requests};
 
-/// Where pitstop is installed.
+/// The namespace of pitstop.
 pub const NAMESPACE: &str = "pitstop-system";
 /// Name of the Deployment, its container's label and the lease.
 pub const CONTROLLER: &str = "pitstop-controller";
@@ -32,7 +32,7 @@ const REPLICAS: usize = 2;
 /// A lease renewed longer ago has no live holder; it is renewed every five seconds.
 const FRESH_SECONDS: i64 = 8;
 
-/// Pods of `controller` or `daemon` that are not on their way out.
+/// Pods of [`CONTROLLER`] or [`DAEMON`] that are not being deleted.
 pub async fn pods_of(cluster: &Cluster, program: &str) -> Result<Vec<Pod>> {
     let component = program.trim_start_matches("pitstop-");
     let labels = format!("app.kubernetes.io/name=pitstop,app.kubernetes.io/component={component}");
@@ -48,14 +48,14 @@ pub async fn metrics(cluster: &Cluster, pod: &str) -> Result<String> {
     Ok(cluster.client.request_text(request).await?)
 }
 
-/// The one daemon.
+/// The Pod of the only daemon.
 pub async fn daemon(cluster: &Cluster) -> Result<Pod> {
     let mut list = pods_of(cluster, DAEMON).await?;
     ensure!(list.len() == 1, "{} daemons on a cluster of one node", list.len());
     list.pop().context("no daemon")
 }
 
-/// The controller's Pod that leads.
+/// The Pod of the leader.
 pub async fn leader(cluster: &Cluster) -> Result<Pod> {
     let name = leader_name(cluster).await?.context("nobody leads")?;
     let list = pods_of(cluster, CONTROLLER).await?;
@@ -63,7 +63,7 @@ pub async fn leader(cluster: &Cluster) -> Result<Pod> {
     found.with_context(|| format!("the leader {name} is not there"))
 }
 
-/// The name of the Pod that leads, going by a lease that is being renewed.
+/// Name of the leader's Pod; None unless the lease is being renewed.
 pub async fn leader_name(cluster: &Cluster) -> Result<Option<String>> {
     let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let Some(spec) = leases.get_opt(CONTROLLER).await?.and_then(|lease| lease.spec) else { return Ok(None) };
@@ -82,8 +82,8 @@ pub fn kill_9(list: &[Pod]) -> Result<()> {
     ids.collect::<Result<Vec<_>>>()?.into_iter().try_for_each(process::kill_9)
 }
 
-/// Waits until both programs are there and serve. What has crashed before is replaced: the kubelet would make it
-/// wait ever longer after each crash.
+/// Waits until both programs are ready and serve. Replaces Pods that have crashed, because the kubelet would delay them
+/// longer after each crash.
 pub async fn healthy(cluster: &Cluster) -> Result<()> {
     for program in [CONTROLLER, DAEMON] {
         let list = pods_of(cluster, program).await?;
@@ -111,11 +111,11 @@ pub async fn healthy(cluster: &Cluster) -> Result<()> {
     until("the webhook", SHORT, async || Ok(webhook_answers(cluster).await?.then_some(()))).await
 }
 
-/// Runs a test while there is no controller, and brings both back.
+/// Runs a test without controllers, and starts them again.
 pub async fn without_controllers(cluster: &Cluster, test: impl Future<Output = Result<()>>) -> Result<()> {
     let test = Box::pin(test);
     cluster.kubectl(&["--namespace", NAMESPACE, "scale", "deployment", CONTROLLER, "--replicas=0"])?;
-    // One that is about to end still writes.
+    // A controller that is about to end still writes.
     let gone = until("the controllers to be gone", LONG, async || {
         let labels = ListParams::default().labels("app.kubernetes.io/component=controller");
         Ok(api(cluster).list(&labels).await?.items.is_empty().then_some(()))
@@ -128,7 +128,7 @@ pub async fn without_controllers(cluster: &Cluster, test: impl Future<Output = R
     result.and(healthy(cluster).await)
 }
 
-/// Whether the newest templates are what runs, and those daemons are all that there must be.
+/// Whether the newest templates run, and `daemons` is the number of daemons that must run.
 async fn rolled_out(cluster: &Cluster, daemons: usize) -> Result<bool> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     let daemon_sets: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), NAMESPACE);
@@ -142,7 +142,7 @@ async fn rolled_out(cluster: &Cluster, daemons: usize) -> Result<bool> {
         && spread.updated_number_scheduled == Some(spread.desired_number_scheduled))
 }
 
-/// Whether the webhook is asked and answers.
+/// Whether the API server calls the webhook and gets an answer.
 pub async fn webhook_answers(cluster: &Cluster) -> Result<bool> {
     let api: Api<ContainerRecreateRequest> = Api::namespaced(cluster.client.clone(), "default");
     let request = requests::recreate("probe", "there-is-no-such-pod", &["app"]);
@@ -150,12 +150,12 @@ pub async fn webhook_answers(cluster: &Cluster) -> Result<bool> {
     match api.create(&dry, &serde_json::from_value(request)?).await {
         Err(kube::Error::Api(status)) if status.code == 400 => Ok(status.message.contains(WEBHOOK_NAME)),
         Err(error) => Err(error.into()),
-        // It fails open.
+        // The webhook fails open.
         Ok(_) => Ok(false),
     }
 }
 
-/// The CA that the API server knows the webhook by.
+/// The CA by which the API server trusts the webhook.
 pub async fn ca_bundle(cluster: &Cluster) -> Result<Option<Vec<u8>>> {
     let all: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let config = all.get(WEBHOOK).await?;
@@ -163,7 +163,7 @@ pub async fn ca_bundle(cluster: &Cluster) -> Result<Option<Vec<u8>>> {
     Ok(bundles.next().flatten())
 }
 
-/// Pods of pitstop.
+/// API of pitstop's Pods.
 pub fn api(cluster: &Cluster) -> Api<Pod> {
     Api::namespaced(cluster.client.clone(), NAMESPACE)
 }

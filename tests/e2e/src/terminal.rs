@@ -1,4 +1,4 @@
-//! `kubectl-pitstop` as people run it: in a terminal of its own, or with its output in a pipe.
+//! `kubectl-pitstop` as users run it: in a terminal of its own, or with its output in a pipe.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsFd as _;
@@ -16,7 +16,7 @@ use crate::cluster::root;
 use crate::ns::Ns;
 use crate::wait::{LONG, until};
 
-/// Where the program is: what `PITSTOP_CLI` names, else where cargo builds it.
+/// Path of the program: `PITSTOP_CLI`, or where cargo builds it.
 pub fn program() -> Result<PathBuf> {
     let path = std::env::var_os("PITSTOP_CLI")
         .map_or_else(|| root().join("target/debug/kubectl-pitstop"), PathBuf::from);
@@ -24,10 +24,10 @@ pub fn program() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// What a command has written into its pipes, and its exit code.
+/// Output and exit code of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Its exit code; 128 and the number of the signal that has killed it.
+    /// Exit code; 128 plus the signal's number if a signal killed the command.
     pub code: i32,
     /// Standard output.
     pub out: String,
@@ -46,14 +46,14 @@ pub fn run(ns: &Ns, args: &[&str]) -> Result<Said> {
     Ok(Said { code: code(status), out: String::from_utf8(stdout)?, err: String::from_utf8(stderr)? })
 }
 
-/// The same for one that must succeed: its standard output.
+/// Runs a command that must succeed; returns its standard output.
 pub fn good(ns: &Ns, args: &[&str]) -> Result<String> {
     let Said { code, out, err } = run(ns, args)?;
     ensure!(code == 0, "kubectl pitstop {} ended with code {code}: {out}{err}", args.join(" "));
     Ok(out)
 }
 
-/// A command at work in a terminal.
+/// A command that runs in a terminal.
 pub struct Terminal {
     pty: Pty,
     child: Child,
@@ -73,7 +73,7 @@ impl Terminal {
         let shown = Arc::clone(&screen);
         let reader = std::thread::spawn(move || {
             let mut bytes = [0_u8; 4096];
-            // The last program that has the terminal is gone: reading ends with an error (EIO).
+            // When the last program has closed the terminal, reading ends with an error (EIO).
             while let Ok(read @ 1..) = output.read(&mut bytes) {
                 let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
                 shown.process(bytes.get(..read).unwrap_or_default());
@@ -91,13 +91,13 @@ impl Terminal {
         self.parser().screen().contents()
     }
 
-    /// Waits until the screen shows what is asked for: all of it then.
+    /// Waits until `shows` accepts the screen's text, and returns it.
     pub async fn until(&self, what: &str, shows: impl Fn(&str) -> bool) -> Result<String> {
         let waited = until(what, LONG, async || Ok(Some(self.text()).filter(|text| shows(text)))).await;
         waited.with_context(|| format!("the terminal shows\n{}", self.text()))
     }
 
-    /// Another size, as when somebody draws the window larger.
+    /// Resizes the terminal, as a user resizes a window.
     pub fn resize(&self, rows: u16, columns: u16) -> Result<()> {
         self.parser().screen_mut().set_size(rows, columns);
         Ok(self.pty.resize(Size::new(rows, columns))?)
@@ -109,11 +109,11 @@ impl Terminal {
         self.end()
     }
 
-    /// Waits for the end of the command: its exit code, what the terminal shows then, and whether the terminal is as it was:
+    /// Waits until the command ends. Returns its exit code, the screen's text, and whether the terminal is restored:
     /// its normal screen, with a cursor.
     pub fn end(mut self) -> Result<(i32, String, bool)> {
         let status = self.child.wait()?;
-        // The last bytes are read when the reader ends, which it does when nobody has the terminal any more.
+        // The reader reads the last bytes and ends when no program has the terminal any more.
         let reader = self.reader.take().context("ended twice")?;
         reader.join().map_err(|_| anyhow!("the terminal's reader has panicked"))?;
         let parser = self.parser();

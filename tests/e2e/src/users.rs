@@ -1,4 +1,4 @@
-//! Users whose rights are few: a `PodResize` takes the right to do by hand what it asks for.
+//! Users with few rights: a `PodResize` needs the rights to do the same by hand.
 
 use pitstop_api::resize::Phase;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use crate::resizes::{create, ends, resize, web, with};
 use crate::wait::{SHORT, until};
 use crate::{Result, bail, ensure, requests};
 
-/// May edit the namespace.
+/// A user who may edit the namespace.
 const EDITOR: &str = "erin";
-/// May make a `PodResize` and resize Pods, and do nothing else.
+/// A user who may only create a `PodResize` and resize Pods.
 const RESIZER: &str = "rhea";
 
-/// Somebody's `kubectl` in the namespace.
+/// A user's `kubectl` in the namespace.
 struct User<'a>(&'a Ns, &'static str);
 
 impl User<'_> {
@@ -26,7 +26,7 @@ impl User<'_> {
         self.runs(&["create", "--dry-run=server", "-f", "-"], object)
     }
 
-    /// Waits until it is refused in all these words: rights count a moment after they are given.
+    /// Waits until the refusal contains all these words: rights take effect a moment after they are given.
     async fn is_refused(&self, object: &Value, words: &[&str]) -> Result<()> {
         until(&format!("{} to be refused with {words:?}", self.1), SHORT, async || match self.tries(object) {
             Ok(said) => bail!("allowed: {said}"),
@@ -36,14 +36,14 @@ impl User<'_> {
         .await
     }
 
-    /// Waits until it is allowed.
+    /// Waits until the object is allowed.
     async fn is_allowed(&self, object: &Value) -> Result<()> {
         let what = format!("{} to be allowed {object}", self.1);
         until(&what, SHORT, async || self.tries(object).map(Some)).await.map(drop)
     }
 }
 
-/// Everybody is asked about what a `PodResize` would do, at its creation and at each change, and told what is missing.
+/// Admission checks a user's rights at each creation and change of a `PodResize`, and names the missing ones.
 pub async fn are_asked_what_they_could_do_by_hand(ns: &Ns) -> Result<()> {
     let cluster = &ns.cluster;
     let (editor, resizer) = (User(ns, EDITOR), User(ns, RESIZER));
@@ -58,10 +58,10 @@ pub async fn are_asked_what_they_could_do_by_hand(ns: &Ns) -> Result<()> {
     let of_pod = format!("{}/web", ns.name);
     let missing = ["patch pods/resize", &of_pod, EDITOR, "ClusterRole pitstop-resizer", "'pitstop-users'"];
     editor.is_refused(&grow, &missing).await?;
-    // As with OpenKruise.
+    // A restart needs no further right, as with OpenKruise.
     editor.tries(&requests::recreate("again", "web", &["app"]))?;
 
-    // A request of somebody else: what does not change its spec resizes nothing.
+    // A request of another user: a change outside its spec resizes nothing.
     create(ns, resize("theirs", "app", &json!({"limits": {"cpu": "250m"}}))).await?;
     ends(ns, "theirs", Phase::Succeeded, "Resized").await?;
     let patch = |what: &Value| {

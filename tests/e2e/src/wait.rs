@@ -1,4 +1,4 @@
-//! Waiting for what must come to pass, with a bound.
+//! Waits with a time limit.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,13 +14,13 @@ pub const LONG: Duration = Duration::from_secs(90);
 const PERIOD: Duration = Duration::from_millis(100);
 const PROBE: Duration = Duration::from_secs(10);
 
-/// How many times as long waits are on a machine that is slower than those they were chosen for.
+/// Factor by which waits are longer on a slow machine.
 static FACTOR: LazyLock<u32> = LazyLock::new(|| {
     let factor = std::env::var("PITSTOP_CLUSTER_PATIENCE").ok();
     factor.and_then(|factor| factor.parse().ok()).filter(|factor| (1..=1000).contains(factor)).unwrap_or(1)
 });
 
-/// Asks until there is an answer. Errors count as none yet; the last one is told when time is up.
+/// Calls `probe` until it returns a value. Errors count as no value; at the limit, the last one is reported.
 pub async fn until<T>(
     what: &str,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! Workloads of tests, and what to look at in their Pods.
+//! Workloads for tests, and functions that check their Pods.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn of(kind: &str, replicas: u32, containers: &[Value]) -> Value {
     json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"}, "spec": spec})
 }
 
-/// The same, of web servers `app` and `other` that do by their image what a test wants.
+/// The same with web servers `app` and `other`, whose behaviour depends on their image.
 pub fn servers(kind: &str, replicas: u32) -> Value {
     of(kind, replicas, &[images::server("app", 8080), images::server("other", 8081)])
 }
@@ -48,7 +48,7 @@ pub fn rollout(kind: &str, more: &Value) -> Value {
     json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout", "metadata": {"name": "web"}, "spec": spec})
 }
 
-/// With the fields of `more`, too.
+/// The object with the fields of `more` added.
 pub fn merged(mut object: Value, more: &Value) -> Value {
     if let (Some(fields), Some(more)) = (object.as_object_mut(), more.as_object()) {
         fields.extend(more.clone());
@@ -56,7 +56,7 @@ pub fn merged(mut object: Value, more: &Value) -> Value {
     object
 }
 
-/// What the workload is released to, and the fields of its spec that park it.
+/// The value to which the workload is released, and the spec fields that park it.
 pub fn park(kind: &str) -> (&'static str, Value) {
     match kind {
         "StatefulSet" => ("0", json!({"updateStrategy": {"rollingUpdate": {"partition": i32::MAX}}})),
@@ -74,7 +74,7 @@ pub fn change_parked(ns: &Ns, kind: &str, pod: &Value) -> Result<()> {
         .map(drop)
 }
 
-/// Waits until an update has ended so; the workload is released by then.
+/// Waits until an update has ended in this way.
 pub async fn update_ended(ns: &Ns, end: UpdateEnd) -> Result<InPlaceRollout> {
     until(&format!("the update to end as {}", end.name()), LONG, async || {
         let rollout = get(ns).await?;
@@ -85,12 +85,12 @@ pub async fn update_ended(ns: &Ns, end: UpdateEnd) -> Result<InPlaceRollout> {
     .await
 }
 
-/// Creates it as a user does.
+/// Creates the object as a user does.
 pub fn create(ns: &Ns, object: &Value) -> Result<()> {
     ns.cluster.kubectl_with(&["--namespace", &ns.name, "create", "-f", "-"], &object.to_string()).map(drop)
 }
 
-/// The Pods of the workload, by name, once so many are ready and no other is there.
+/// Pods of the workload, by name, once exactly `count` exist and all are ready.
 pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
     until(&format!("{count} Pods to be ready"), LONG, async || {
         let all = all(ns).await?;
@@ -99,14 +99,14 @@ pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
     .await
 }
 
-/// `kubectl rollout status` says of it that nothing is left to be done.
+/// Fails unless `kubectl rollout status` reports that the workload is complete.
 pub fn is_rolled_out(ns: &Ns, resource: &str) -> Result<()> {
     let said = ns.kubectl(&["rollout", "status", resource, "--timeout=30s"])?;
     ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
     Ok(())
 }
 
-/// Its own controller has rolled it, and made every Pod anew.
+/// Waits until the workload's own controller has replaced every Pod.
 pub async fn rolls_natively(ns: &Ns, resource: &str, before: &BTreeMap<String, Pod>) -> Result<()> {
     ns.kubectl(&["rollout", "status", resource, "--timeout=60s"])?;
     let uid = |pod: &Pod| pod.metadata.uid.clone();
@@ -122,7 +122,7 @@ pub async fn all(ns: &Ns) -> Result<BTreeMap<String, Pod>> {
     list.items.into_iter().map(|pod| Ok((pod.metadata.name.clone().context("no name")?, pod))).collect()
 }
 
-/// Fails unless the container of every Pod was restarted once, in its place, and no Pod has come or gone.
+/// Fails unless the container of every Pod was restarted exactly once, and the Pods are the same.
 pub fn assert_all_restarted(
     before: &BTreeMap<String, Pod>,
     after: &BTreeMap<String, Pod>,
@@ -142,7 +142,7 @@ pub async fn get(ns: &Ns) -> Result<InPlaceRollout> {
     Ok(api.get("web").await?)
 }
 
-/// Waits until its restart of that value is finished.
+/// Waits until the restart `value` is finished.
 pub async fn restarted(ns: &Ns, value: &str) -> Result<InPlaceRollout> {
     let what = format!("the restart {value} to be finished");
     until(&what, LONG, async || {
@@ -155,7 +155,7 @@ pub async fn restarted(ns: &Ns, value: &str) -> Result<InPlaceRollout> {
     .await
 }
 
-/// Waits until it says that.
+/// Waits until the condition `Complete` has that reason.
 pub async fn says(ns: &Ns, reason: &str) -> Result<InPlaceRollout> {
     until(&format!("the rollout to say {reason}"), LONG, async || {
         let rollout = get(ns).await?;
@@ -167,7 +167,7 @@ pub async fn says(ns: &Ns, reason: &str) -> Result<InPlaceRollout> {
     .await
 }
 
-/// Waits until none of the requests is left that rollouts have made.
+/// Waits until all requests of rollouts are deleted.
 pub async fn no_requests_left(ns: &Ns) -> Result<()> {
     until("the requests of the rollout to be deleted", LONG, async || {
         let left = ns.requests().list(&ListParams::default()).await?.items;

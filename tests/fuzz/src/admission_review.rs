@@ -1,4 +1,4 @@
-//! What the webhook answers to a review.
+//! The webhook's answers to reviews.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::texts;
 
-/// The handler, and the Pod that the API server shows it.
+/// The handler, and the Pod that the API server returns to it; `None`: not found.
 struct Webhook {
     runtime: Runtime,
     handler: Handler,
@@ -36,7 +36,7 @@ impl Webhook {
         let pod = Arc::new(Mutex::new(None));
         let stored = Arc::clone(&pod);
         let server = tower::service_fn(move |request: Request<Body>| {
-            // A request for a Pod is for no more than a Pod, whatever its name.
+            // Whatever the Pod's name, the path must stay one of a Pod or node.
             let (path, query) = (request.uri().path(), request.uri().query());
             assert!(query.is_none() && path.split('/').all(|part| part != ".."), "{path}");
             let parts: Vec<&str> = path.split('/').collect();
@@ -68,7 +68,7 @@ impl Webhook {
     }
 }
 
-/// The body of a review, then the Pod as the API server answers; without one, there is none of that name.
+/// Input: the body of a review, then the Pod that the API server returns; empty: not found.
 pub fn admission_review(input: &[u8]) {
     let body = input.split(|byte| *byte == 0).next().unwrap_or_default();
     let review = match parse(body) {
@@ -109,7 +109,8 @@ pub fn admission_review(input: &[u8]) {
     }
 }
 
-/// A refusal has a code that says whose fault it is, and names the object; what a user can mend, also the field.
+/// Checks a refusal: the code says whose fault it is, and the message names the object. If the user can fix it (403),
+/// the message also names the field.
 fn refused(review: &AdmissionRequest<DynamicObject>, response: &AdmissionResponse) {
     let (code, message) = (response.result.code, &response.result.message);
     assert!(matches!(code, 400 | 403 | 500), "{code}: {message}");

@@ -1,4 +1,4 @@
-//! The annotations that the kubelet leaves on containers.
+//! The kubelet's annotations on containers.
 
 use pitstop_api::nodework::{Order, OrderContainer, OrderPod, Recreate};
 use pitstop_cri::{ContainerId, keys, v1};
@@ -7,7 +7,7 @@ use pitstop_daemon::runtime;
 use crate::cri_answers::carried_out;
 use crate::texts;
 
-/// The grace period, the preStop handler, the ports.
+/// Input: grace period, preStop handler, ports.
 pub fn annotations(input: &[u8]) {
     let Some([grace, handler, ports]) = texts(input) else { return };
     let id = ContainerId::parse(&"a".repeat(64)).unwrap();
@@ -39,6 +39,6 @@ pub fn annotations(input: &[u8]) {
         action: Recreate::default().into(),
         ..Order::default()
     };
-    // Whatever they say, the container is stopped.
+    // The container is stopped, whatever its annotations are.
     carried_out(order, &facts);
 }

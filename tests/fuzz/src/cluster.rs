@@ -1,4 +1,4 @@
-//! The production decisions of the controller, the API server of the models, and daemons and Pods that may say anything.
+//! The controller's production decisions, the models' API server, and daemons and Pods with arbitrary reports.
 
 use chrono::{DateTime, Utc};
 use pitstop_api::id::split_reference;
@@ -16,31 +16,31 @@ use serde_json::json;
 
 use crate::refusals;
 
-/// How a write ends.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It takes effect, where its precondition holds.
+    /// It takes effect if its precondition holds.
     Stored,
-    /// It takes effect, where its precondition holds, and nobody learns of it.
+    /// It takes effect if its precondition holds, but the controller gets no answer.
     Unknown,
-    /// It fails without effect.
+    /// It has no effect, and the controller gets no answer.
     Lost,
     /// It is refused.
     Refused,
 }
 
-/// The cluster. Every write is looked at when it is asked for.
+/// The cluster. It checks every write that the controller requests.
 pub(crate) struct Cluster {
     index: Engine,
     now: u64,
     store: Store,
-    /// How many requests were made.
+    /// Number of created requests.
     made: usize,
     pub(crate) pending: Vec<Action>,
 }
 
 impl Cluster {
-    /// A controller that leads and has listed everything.
+    /// A cluster whose controller leads and has listed all objects.
     pub(crate) fn new(pod: Pod, request: Request) -> Self {
         let mut cluster = Self {
             index: Engine::new(Config::default()),
@@ -55,12 +55,12 @@ impl Cluster {
         cluster
     }
 
-    /// Another process takes the controller's place.
+    /// Replaces the controller process.
     pub(crate) fn lead(&mut self) {
         self.index = Engine::new(Config::default());
         self.pending.clear();
         self.store.changes.clear();
-        // Else it would place no order, and there were none to answer.
+        // Without this event, the controller places no orders.
         self.send(Event::Guarded(true));
         self.send(Event::Leader(true));
         for none in Event::none_but(&[recreate::ID]) {
@@ -75,7 +75,7 @@ impl Cluster {
         self.send(Event::of::<Request>(Watch::list(requests)));
     }
 
-    /// The watch shows what has changed.
+    /// Delivers all changes to the controller.
     fn watch(&mut self) {
         for change in std::mem::take(&mut self.store.changes) {
             self.send(change.event());
@@ -90,7 +90,7 @@ impl Cluster {
         self.store.book.as_ref().map_or(&[], |book| &book.orders)
     }
 
-    /// The Pod changes, and the watch shows it.
+    /// Changes the Pod, and delivers the change.
     pub(crate) fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut Pod)) {
         let Some(mut pod) = self.store.pods.get(name).map(|pod| (**pod).clone()) else { return };
         change(&mut pod);
@@ -98,13 +98,13 @@ impl Cluster {
         self.watch();
     }
 
-    /// The Pod vanishes.
+    /// Removes the Pod.
     pub(crate) fn remove_pod(&mut self, name: &str) {
         self.store.remove_pod(name);
         self.watch();
     }
 
-    /// A request is made, unless there is one of that name.
+    /// Creates a request, unless the name exists.
     pub(crate) fn add_request(&mut self, mut request: Request) {
         if self.store.requests.contains_key(&request.key.name) {
             return;
@@ -115,13 +115,13 @@ impl Cluster {
         self.watch();
     }
 
-    /// A request is deleted.
+    /// Deletes a request.
     pub(crate) fn remove_request(&mut self, name: &str) {
         self.store.remove_request(name);
         self.watch();
     }
 
-    /// The book changes, and the watch shows it.
+    /// Changes the book, and delivers the change.
     pub(crate) fn change_book(&mut self, change: impl FnOnce(&mut NodeWork)) {
         let Some(mut book) = self.store.book.as_ref().map(|book| (**book).clone()) else { return };
         change(&mut book);
@@ -129,14 +129,14 @@ impl Cluster {
         self.watch();
     }
 
-    /// Time passes.
+    /// Advances time.
     pub(crate) fn wait(&mut self, milliseconds: u64) {
         self.now = self.now.saturating_add(milliseconds);
         self.send(Event::Tick);
     }
 
-    /// Lets every write take effect until nothing is left to do. Containers do not change any more, and no daemon says
-    /// a word, so every request must come to its end by its deadline.
+    /// Lets every write take effect until the controller is idle. Containers and daemons' answers no longer change, so
+    /// every request must end by its deadline.
     pub(crate) fn settle(&mut self) {
         for _ in 0..5_000 {
             if !self.pending.is_empty() {
@@ -164,7 +164,7 @@ impl Cluster {
         self.pending.extend(writes);
     }
 
-    /// Lets a pending write end, and the watch show it.
+    /// Ends a pending write, and delivers the changes.
     pub(crate) fn carry_out(&mut self, index: usize, end: End) {
         let action = self.pending.remove(index);
         let stored = matches!(end, End::Stored | End::Unknown).then(|| {
@@ -228,10 +228,10 @@ impl Cluster {
         assert!(refused.is_empty(), "the API server would refuse it: {refused:?}: {action:?}");
     }
 
-    /// A new order is the one that a request's stored target means.
+    /// Asserts that a new order matches its request's stored target.
     fn known(&self, node: &str, order: &Order) {
         let request = self.requests().find(|r| r.uid == request_uid(&order.id));
-        // One that was deleted since is not known here any more.
+        // The request may be deleted already.
         let Some(request) = request else { return };
         let target = request.status.target.as_ref().expect("an order of a request without a target");
         let meant = target.containers.iter().find(|container| container.name == order.container.name);
@@ -248,7 +248,7 @@ impl Cluster {
     }
 }
 
-/// No stored state goes back, and an end stays as it is.
+/// Asserts that no stored state moves back, and that an end never changes.
 fn forward(forced: bool, before: &ContainerRecreateRequestStatus, after: &ContainerRecreateRequestStatus) {
     let rank = |phase: Option<Phase>| match phase {
         None => 0,
@@ -275,7 +275,7 @@ fn forward(forced: bool, before: &ContainerRecreateRequestStatus, after: &Contai
     assert_eq!((&target.pod_uid, &target.node_name), (&becomes.pod_uid, &becomes.node_name));
     assert_eq!(target.containers.len(), becomes.containers.len(), "{target:?} becomes {becomes:?}");
     for (old, new) in target.containers.iter().zip(&becomes.containers) {
-        // A forced request goes on to the next instance as long as it has not begun with the one before.
+        // A forced request moves to the next instance until it begins with one.
         let begun =
             before.container_recreate_states.iter().any(|state| state.name == old.name && state.is_killed);
         let moves = forced && !begun && new.restart_count > old.restart_count;

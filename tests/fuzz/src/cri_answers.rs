@@ -1,4 +1,4 @@
-//! What a daemon does with the answers of a container runtime.
+//! The daemon's reaction to a container runtime's answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,17 +15,17 @@ use serde_json::json;
 use crate::node::Node;
 use crate::refusals;
 
-/// The container that the daemon asks about.
+/// ID of the container that the daemon inspects.
 fn id() -> String {
     "0123456789abcdef".repeat(4)
 }
 
-/// The container that is asked about.
+/// The same, parsed.
 fn asked() -> ContainerId {
     ContainerId::parse(&id()).unwrap()
 }
 
-/// First a byte that says which call is answered, then the answer as it comes over the wire.
+/// Input: a byte that selects the call, then the encoded answer.
 pub fn cri_answers(input: &[u8]) {
     let Some((call, answer)) = input.split_first() else { return };
     match call % 6 {
@@ -38,7 +38,7 @@ pub fn cri_answers(input: &[u8]) {
     }
 }
 
-/// The message, once it is seen that encoding and decoding it again gives the same.
+/// Decodes a message, and asserts that encoding and decoding it again changes nothing.
 fn decode<M: Message + Default + PartialEq + Debug>(bytes: &[u8]) -> Option<M> {
     let message = M::decode(bytes).ok()?;
     let again = M::decode(message.encode_to_vec().as_slice()).expect("what was encoded can be decoded");
@@ -67,11 +67,11 @@ fn container_status(answer: &[u8]) {
     carried_out(order(&facts.namespace, &facts.pod, &facts.pod_uid, &facts.container), &facts);
 }
 
-/// Whatever a runtime says, no cgroup is above the root or another Pod's.
+/// Asserts that no runtime's answer leads to a cgroup above the root or of another Pod.
 fn container_info(info: &str) {
     let uid = "fb96bcdf-dd4d-408f-ac38-5b135ed1b49f";
     let place = |path: &str| cgroup::place(path, &asked(), uid);
-    // The text as a path too: a fuzzer seldom writes JSON.
+    // Try the text as a path, too: a fuzzer seldom writes JSON.
     for place in cgroup::path_in(info).and_then(|path| place(&path)).into_iter().chain(place(info)) {
         let (above, own) = place.container.rsplit_once('/').expect("a cgroup in the Pod's");
         assert!(above == place.pod && own.contains(&id()), "{place:?}");
@@ -84,7 +84,7 @@ fn container_info(info: &str) {
     }
 }
 
-/// Carries the only order out; [`Node`] looks at what is done.
+/// Carries out the only order. [`Node`] checks the actions.
 pub(crate) fn carried_out(order: Order, facts: &Facts) {
     let mut node = Node::new(BTreeMap::from([(order.container.id.clone(), facts.clone())]));
     node.store(|book| book.orders = vec![order]);

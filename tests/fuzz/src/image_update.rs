@@ -1,4 +1,4 @@
-//! What a `PodImageUpdate`, a daemon that lies about images, and a kubelet in league with it make a controller do.
+//! The controller's reaction to a `PodImageUpdate`, a daemon that lies about images, and a colluding kubelet.
 
 use arbitrary::{Result, Unstructured};
 use chrono::DateTime;
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use crate::{read, refusals, texts};
 
-/// The repository of all images here.
+/// Repository of all images in this module.
 const REPOSITORY: &str = "registry.example.com/shop/web";
 
-/// A `PodImageUpdate` as JSON and a daemon's answers as JSON, or else a script of what happens to one.
+/// Input: a `PodImageUpdate` and a daemon's answers as JSON, or a script of events.
 pub fn image_update(input: &[u8]) {
     if input.first() == Some(&b'{') {
         let Some([text, answers]) = texts(input) else { return };
@@ -29,7 +29,7 @@ pub fn image_update(input: &[u8]) {
             stored(object, answers);
         }
     } else {
-        // A script that ends early is a script.
+        // A script may end early.
         let _ = script(&mut Unstructured::new(input));
     }
 }
@@ -65,7 +65,7 @@ fn pod(names: &[&str]) -> Pod {
     }
 }
 
-/// An object as it came over the wire, for a Pod that has its containers; the daemon says the same of each.
+/// Runs an object for a Pod with its containers. The daemon gives the answers.
 fn stored(mut object: PodImageUpdate, answers: &str) {
     // A user cannot write the status.
     object.status = None;
@@ -89,20 +89,20 @@ fn stored(mut object: PodImageUpdate, answers: &str) {
     world.over();
 }
 
-/// A request, its Pod and its orders, as they are stored. Every plan is looked at before it is carried out.
+/// A stored request, its Pod and its orders. Every plan is checked before it is carried out.
 struct World {
     now: Mono,
     update: ImageUpdate,
     pod: Option<Pod>,
     puller: Option<Pod>,
-    /// How many of them were made: each has a UID of its own.
+    /// Number of created puller Pods, for unique UIDs.
     pullers: u32,
     orders: Vec<Order>,
     answers: Vec<Answer>,
     look: Look,
     memory: Memory,
     guarded: bool,
-    /// How what it has done ends.
+    /// Result of the controller's deeds.
     done: Done,
 }
 
@@ -150,7 +150,7 @@ impl World {
         plan(DateTime::UNIX_EPOCH, &Config::default(), &observed)
     }
 
-    /// Carries one plan out: when to look again, or now.
+    /// Carries out one plan. Returns when to plan again; the current time after a change.
     fn step(&mut self) -> Option<Mono> {
         let plan = self.plan();
         self.check(&plan);
@@ -179,7 +179,7 @@ impl World {
         if changed { Some(self.now) } else { wake_at.or_else(|| self.again()) }
     }
 
-    /// The engine tries what is in vain again.
+    /// Time when the engine retries a failed deed; `None` if there is none.
     fn again(&self) -> Option<Mono> {
         (!self.update.completed() && self.done != Done::Effected).then(|| Mono(self.now.0 + 60_000))
     }
@@ -211,7 +211,7 @@ impl World {
                     ..Pod::default()
                 });
             }
-            // What is said to be gone is.
+            // A Pod reported as gone must be gone.
             Deed::DeletePod { uid, .. } if matches!(done, Done::Effected | Done::Gone) => {
                 self.puller.take_if(|puller| puller.uid == *uid);
             }
@@ -220,7 +220,7 @@ impl World {
         self.memory.deed_done(self.now, deed, done);
     }
 
-    /// What the API server would refuse is not sent, and no Pod gets what it is not to get.
+    /// Asserts that the API server would accept the plan, and that its image changes are permitted.
     fn check(&self, plan: &Plan) {
         if let Some(write) = &plan.status {
             let refused =
@@ -268,7 +268,7 @@ impl World {
         self.settle();
     }
 
-    /// What the schema refuses does not come.
+    /// Stores a daemon's answers unless the schema refuses them.
     fn answers(&mut self, mut answers: Vec<Answer>) {
         for (answer, order) in answers.iter_mut().zip(&self.orders) {
             answer.order_id.clone_from(&order.id);
@@ -280,7 +280,7 @@ impl World {
         self.settle();
     }
 
-    /// Nothing but time happens any more, and what is done works: every request comes to its end.
+    /// Asserts that the request ends when only time passes and every deed succeeds.
     fn over(&mut self) {
         self.done = Done::Effected;
         self.update.spec.suspend = false;
@@ -341,7 +341,7 @@ fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
     })
 }
 
-/// A container of a Pod, as its kubelet says.
+/// Changes a container's status, as a kubelet does.
 fn kubelet(u: &mut Unstructured<'_>, pod: Option<&mut Pod>) -> Result<()> {
     let (at, n) = (u.int_in_range(0..=1_usize)?, u.int_in_range(0..=3_u8)?);
     let what = u.int_in_range(0..=9)?;
@@ -435,7 +435,7 @@ fn script(u: &mut Unstructured<'_>) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// A script gets to the Pod's change: else what it finds would be worth little.
+    /// Scripts can reach the change of the Pod. Otherwise, they would test little.
     #[test]
     fn a_request_whose_daemon_tells_the_truth_succeeds() {
         let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "image": format!("{REPOSITORY}:v2")}]});

@@ -1,8 +1,8 @@
-//! What hostile input must not do: one function per edge at which bytes come in, which panics when a property breaks.
+//! Properties that hold for hostile input: one function per edge that receives bytes. It panics when a property breaks.
 //!
-//! libFuzzer calls them with inputs of its own making (`cargo xtask fuzz`), a test with the corpora in `corpus/`. Each
-//! calls what the programs call. Where bytes alone would rarely get far, they are a script: what happens in which order
-//! among a few names, IDs and texts.
+//! libFuzzer calls them with generated inputs (`cargo xtask fuzz`), a test with the corpora in `corpus/`. Each calls
+//! production code. Where random bytes would rarely get far, they are a script: a sequence of events among a few names,
+//! IDs and texts.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -42,10 +42,10 @@ pub use readiness_keys::readiness_keys;
 pub use recreate_request::recreate_request;
 pub use rollout::rollout;
 
-/// A target: looks at an input, and panics when a property breaks.
+/// A target: runs an input, and panics when a property breaks.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is that of its program and of the folder of its corpus.
+/// Every target with the name of its program and corpus folder.
 pub const TARGETS: [(&str, Target); 10] = [
     ("admission_review", admission_review),
     ("annotations", annotations),
@@ -59,13 +59,13 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("rollout", rollout),
 ];
 
-/// The texts of an input, with a zero byte between them; empty where there are fewer.
+/// Splits an input into `N` texts at zero bytes; missing texts are empty. `None` unless the input is UTF-8.
 fn texts<const N: usize>(input: &[u8]) -> Option<[&str; N]> {
     let mut parts = std::str::from_utf8(input).ok()?.splitn(N, '\0');
     Some([(); N].map(|()| parts.next().unwrap_or_default()))
 }
 
-/// What was read, once it is seen that writing and reading it again gives the same.
+/// Parses JSON, and asserts that writing and reading it again changes nothing.
 fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &str) -> Option<T> {
     let first: T = serde_json::from_str(text).ok()?;
     let written = serde_json::to_string(&first).expect("what was read can be written");
@@ -75,7 +75,7 @@ fn read<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &str) -> Opti
     Some(second)
 }
 
-/// What the schema of a kind refuses of an object.
+/// Reasons why the schema of a kind refuses an object.
 fn refusals(kind: &str, object: &impl Serialize) -> Vec<String> {
     pitstop_sim::server::refusals(kind, &serde_json::to_value(object).expect("an object can be written"))
 }

@@ -1,4 +1,4 @@
-//! One node: the production decisions of the daemon, an honest runtime, and a book that anybody may have written.
+//! One node: the daemon's production decisions, an honest runtime, and a book with arbitrary content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,45 +15,45 @@ use serde_json::json;
 
 use crate::refusals;
 
-/// The repository of all images here.
+/// Repository of the node's images.
 pub(crate) const REPOSITORY: &str = "registry.example.com/web";
 
-/// How something that the daemon asked for ends.
+/// Result of a daemon's action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// It takes effect.
     Well,
-    /// It fails, without effect, and may work later.
+    /// It fails without effect, and may succeed later.
     Fails,
-    /// It fails for good; for a write: its precondition does not hold.
+    /// It fails for good. For a write: its precondition does not hold.
     Refused,
 }
 
-/// The node. Every action of the daemon is looked at when it is asked for.
+/// The node. It checks every action that the daemon requests.
 pub(crate) struct Node {
     daemon: Daemon,
     process: u32,
     now: u64,
     /// Containers by their full IDs.
     pub(crate) runtime: BTreeMap<String, Facts>,
-    /// The book as it is stored.
+    /// The stored book.
     pub(crate) book: Book,
     version: u64,
-    /// What was ever in the book fits its schema.
+    /// Whether every version of the book so far fits its schema.
     bounded: bool,
     pub(crate) pending: Vec<Action>,
     /// Every order that the book ever had.
     placed: BTreeSet<(String, String)>,
     orders: Vec<Order>,
-    /// Orders of which the acknowledgement by the running process is stored.
+    /// IDs of orders with a stored acknowledgement by the running process.
     acknowledged: BTreeSet<String>,
     ended_hooks: EndedHooks,
-    /// What every cgroup holds.
+    /// Values of every cgroup.
     cgroup: Cgroup,
 }
 
 impl Node {
-    /// A daemon that has just started, and has seen no book yet.
+    /// A node whose daemon has just started, without a book.
     pub(crate) fn new(runtime: BTreeMap<String, Facts>) -> Self {
         let mut node = Self {
             daemon: Daemon::new(Identity::default()),
@@ -74,7 +74,7 @@ impl Node {
         node
     }
 
-    /// Another process takes the daemon's place.
+    /// Replaces the daemon process.
     pub(crate) fn restart(&mut self) {
         self.process += 1;
         let identity = Identity { instance: format!("process-{}", self.process), boot_id: "boot".to_owned() };
@@ -84,7 +84,7 @@ impl Node {
         self.send(Event::Runtime(RuntimeInfo { name: "containerd".to_owned(), version: "1".to_owned() }));
     }
 
-    /// The book has other orders, or another status, from now on; nobody is told.
+    /// Changes the stored book without a watch event.
     pub(crate) fn store(&mut self, change: impl FnOnce(&mut Book)) {
         change(&mut self.book);
         self.version += 1;
@@ -98,24 +98,24 @@ impl Node {
         }
     }
 
-    /// The watch shows the book: as a change, or as a list.
+    /// Delivers the book, as a change or as a list.
     pub(crate) fn deliver(&mut self, listed: bool) {
         let book = self.book.clone();
         self.send(Event::Book(if listed { Watch::list(vec![book]) } else { Watch::Upsert(book) }));
     }
 
-    /// The watch shows that there is no book.
+    /// Delivers the deletion of the book.
     pub(crate) fn vanish(&mut self) {
         self.send(Event::Book(Watch::Gone(self.book.clone())));
     }
 
-    /// Time passes.
+    /// Advances time.
     pub(crate) fn wait(&mut self, milliseconds: u64) {
         self.now += milliseconds;
         self.send(Event::Tick);
     }
 
-    /// Time passes until the daemon wants to look again; false when it does not.
+    /// Advances time to the daemon's wake-up; false without one.
     pub(crate) fn wait_for_daemon(&mut self) -> bool {
         let Some(Mono(at)) = self.daemon.wake_at() else { return false };
         self.wait(at.saturating_sub(self.now));
@@ -132,7 +132,7 @@ impl Node {
         assert!(wake.is_none_or(|at| at.0 > self.now), "wakes at {wake:?}, and it is {}", self.now);
     }
 
-    /// Carries a pending action out.
+    /// Carries out a pending action.
     pub(crate) fn carry_out(&mut self, index: usize, end: End) {
         let failed = CallFailure { retry: end == End::Fails, message: "no".to_owned() };
         let event = match self.pending.remove(index) {
@@ -170,7 +170,7 @@ impl Node {
                     .is_some_and(|c| c.state == ContainerState::Running);
                 let result = match end {
                     End::Well if runs => Ok(Box::new(Observed::default())),
-                    // Its cgroup went with it.
+                    // The cgroup is gone with its container.
                     End::Well => Err(CallFailure { retry: false, message: "x".repeat(9_000) }),
                     End::Fails | End::Refused => Err(failed),
                 };
@@ -231,7 +231,7 @@ impl Node {
         self.send(event);
     }
 
-    /// One cgroup stands for all there are.
+    /// Writes to a cgroup. One cgroup stands for all.
     fn write(&mut self, write: &Write) {
         let settings = match write {
             Write::Pod(setting) => std::slice::from_ref(setting),
@@ -252,7 +252,7 @@ impl Node {
         }
     }
 
-    /// Lets everything go well until nothing is left to do.
+    /// Lets every action succeed until the daemon is idle.
     pub(crate) fn settle(&mut self) {
         for _ in 0..2_000 {
             if !self.pending.is_empty() {
@@ -261,7 +261,7 @@ impl Node {
             } else if !self.wait_for_daemon() {
                 return;
             } else if self.now > 700_000 {
-                // A container that never starts is asked about for as long as its order stands.
+                // The daemon inspects a container that never starts while its order exists.
                 return;
             }
         }
@@ -341,7 +341,7 @@ impl Node {
         }
     }
 
-    /// The runtime has the container, with the labels that the order names.
+    /// Whether the runtime has the container with the labels that the order names.
     fn is_of(&self, id: &ContainerId, order: &Order) -> bool {
         self.runtime.get(id.as_str()).is_some_and(|facts| {
             let OrderPod { namespace, name, uid } = &order.pod;
@@ -350,7 +350,7 @@ impl Node {
         })
     }
 
-    /// What the runtime tells: it has the image of one minute in two.
+    /// The runtime's answer. It has the image in every second minute.
     fn look(&self, id: &ContainerId) -> Box<Look> {
         let named = self.runtime.get(id.as_str()).map(|facts| Named {
             facts: facts.clone(),
@@ -362,13 +362,13 @@ impl Node {
         Box::new(Look { named, image, ..Look::default() })
     }
 
-    /// The container is [`Node::named`], and the acknowledgement of that order is stored.
+    /// Asserts that the order's acknowledgement is stored, and that the container is [`Node::named`].
     fn may_touch(&self, order_id: &str, container_id: &ContainerId) -> &Facts {
         assert!(self.acknowledged.contains(order_id), "acts on {order_id:?}, which is not acknowledged");
         self.named(order_id, container_id)
     }
 
-    /// The container is the one that an order of that ID names, in full and by all its labels.
+    /// Asserts that an order with that ID names the container by its full ID and all its labels.
     fn named(&self, order_id: &str, container_id: &ContainerId) -> &Facts {
         let facts = self.runtime.get(container_id.as_str()).expect("acts on what the runtime does not have");
         let named = self.orders.iter().any(|o| {

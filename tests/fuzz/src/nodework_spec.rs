@@ -1,4 +1,4 @@
-//! What a daemon does with a book that anybody may have written.
+//! The daemon's reaction to a book with arbitrary content.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use pitstop_daemon_core::{ContainerState, Facts, wire};
 use crate::node::{End, Node, REPOSITORY};
 use crate::{read, texts};
 
-/// A `NodeWork` as JSON, or else a script of what happens on a node.
+/// Input: a `NodeWork` as JSON, or a script of events on a node.
 pub fn nodework_spec(input: &[u8]) {
     if input.first() == Some(&b'{') {
         let Some([text]) = texts::<1>(input) else { return };
@@ -20,13 +20,13 @@ pub fn nodework_spec(input: &[u8]) {
             stored(object);
         }
     } else {
-        // A script that ends early is a script.
+        // A script may end early.
         let _ = script(&mut Unstructured::new(input));
     }
 }
 
-/// A book as it came over the wire. Its orders name, in turn: a container that is theirs, one of another namespace, none,
-/// and one that has ended.
+/// Runs a book. In turn, its orders name: their own container, a container of another namespace, a missing one, and an
+/// ended one.
 fn stored(object: NodeWork) {
     let book = wire::book(object);
     let mut runtime = BTreeMap::new();
@@ -58,7 +58,8 @@ fn id(n: u8) -> String {
     format!("{n:064x}")
 }
 
-/// Two Pods with containers, one that has ended, one that is not the kubelet's. What is not here is a sandbox.
+/// Two Pods with containers, one ended container, and one that is not the kubelet's. An ID that is not here is a
+/// sandbox's.
 fn runtime(u: &mut Unstructured<'_>) -> Result<BTreeMap<String, Facts>> {
     let facts = |pod: &str, container: &str, state| Facts {
         namespace: "shop".to_owned(),
@@ -149,7 +150,7 @@ fn order(u: &mut Unstructured<'_>) -> Result<Order> {
     })
 }
 
-/// An answer that another process, or nobody's, left in the book.
+/// An answer in the book that the running daemon did not write.
 fn answer(u: &mut Unstructured<'_>, order: &Order) -> Result<Answer> {
     use AnswerState::{Acknowledged, Done, Failed, Refused};
     let reasons = [
@@ -192,7 +193,7 @@ fn script(u: &mut Unstructured<'_>) -> Result<()> {
             }
             1 if !node.book.orders.is_empty() => {
                 let index = u.choose_index(node.book.orders.len())?;
-                // In the place of another one, whose ID it may have.
+                // The replacement may have the removed order's ID.
                 let replacement = if u.arbitrary()? { Some(order(u)?) } else { None };
                 node.store(|book| {
                     book.orders.remove(index);

@@ -1,4 +1,4 @@
-//! What a controller does with the answers of a daemon that lies.
+//! The controller's reaction to a lying daemon's answers.
 
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, NodeWork, NodeWorkStatus};
@@ -17,7 +17,7 @@ use crate::{read, refusals, texts};
 
 const NODE: &str = "node1";
 
-/// A `NodeWork` as JSON, or else a script of what happens in a cluster.
+/// Input: a `NodeWork` as JSON, or a script of events in a cluster.
 pub fn nodework_status(input: &[u8]) {
     if input.first() == Some(&b'{') {
         let Some([text]) = texts::<1>(input) else { return };
@@ -25,7 +25,7 @@ pub fn nodework_status(input: &[u8]) {
             answered(&observe::nodework(object).status);
         }
     } else {
-        // A script that ends early is a script.
+        // A script may end early.
         let _ = script(&mut Unstructured::new(input));
     }
 }
@@ -34,7 +34,7 @@ fn pod_key() -> ObjectKey {
     ObjectKey::new("shop", "web")
 }
 
-/// The `n`th instance of a container.
+/// ID of the `n`th instance of a container.
 fn id(name: &str, n: i32) -> String {
     format!("containerd://{}{n:063x}", if name == "app" { 'a' } else { 'b' })
 }
@@ -90,10 +90,10 @@ fn placed() -> Cluster {
     cluster
 }
 
-/// The answers of a book as it came over the wire, to orders that may be others.
+/// Runs the answers of a book. They may be to other orders.
 fn answered(status: &NodeWorkStatus) {
     let mut cluster = placed();
-    // What the schema refuses does not come.
+    // The API server stores nothing that the schema refuses.
     if refusals("NodeWork", &json!({"spec": {}, "status": status})).is_empty() {
         cluster.change_book(|book| book.status = status.clone());
     }
@@ -113,7 +113,7 @@ fn strategy(u: &mut Unstructured<'_>) -> Result<RecreateStrategy> {
     })
 }
 
-/// What a request may name.
+/// Containers that a request may name.
 const CONTAINERS: [&[&str]; 4] = [&["app"], &["app", "proxy"], &["proxy", "app"], &["gone"]];
 
 fn any_request(u: &mut Unstructured<'_>) -> Result<Request> {
@@ -125,7 +125,7 @@ fn any_request(u: &mut Unstructured<'_>) -> Result<Request> {
     Ok(request)
 }
 
-/// An answer to an order of the book, to one of another request, or to none that ever was.
+/// An answer to an order of the book, to another request's order, or to an order that never existed.
 fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
     use AnswerReason::{
         CgroupUnreadable, EndedByItself, InvalidOrder, NotRunning, PreStopHookFailed, StopFailed,
@@ -161,7 +161,7 @@ fn answer(u: &mut Unstructured<'_>, known: &[String]) -> Result<Answer> {
     })
 }
 
-/// The Pod, as its kubelet says, which may be in league with the daemon.
+/// Changes the Pod's status, as a kubelet that may collude with the daemon.
 fn kubelet(u: &mut Unstructured<'_>, cluster: &mut Cluster) -> Result<()> {
     let (n, state) = (u.int_in_range(0..=1_usize)?, u.int_in_range(0..=6)?);
     let count = u.int_in_range(0..=3)?;

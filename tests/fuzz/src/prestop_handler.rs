@@ -1,4 +1,4 @@
-//! The preStop handler of a container, as the kubelet writes it into an annotation.
+//! A container's preStop handler, from the kubelet's annotation.
 
 use hyper::header::{CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING};
 use hyper::http::uri::Scheme;
@@ -8,17 +8,17 @@ use pitstop_daemon_core::hook::{Hook, HttpGet, MAX_ANNOTATION, parse};
 
 use crate::texts;
 
-/// What is said of a handler that is none.
+/// Reason for an invalid handler.
 const NO_HANDLER: &str = "the handler is not one of Kubernetes'";
 
-/// The handler, the ports, and where a server sends the request on to.
+/// Input: the handler, the ports, and a server's redirect location.
 pub fn prestop_handler(input: &[u8]) {
     let Some([handler, ports, location]) = texts(input) else { return };
     match parse(handler, Some(ports)) {
         Hook::Exec { command } => assert!(!command.is_empty(), "a command without a program"),
         Hook::HttpGet(get) => request(&get, location),
         Hook::Sleep { .. } => {}
-        // It goes into an answer, and from there to everyone.
+        // The reason goes into an answer that everyone can read.
         Hook::Unsupported { why } => assert!(!why.is_empty() && why.chars().count() <= 512, "{why:?}"),
     }
     if handler.len() > MAX_ANNOTATION {
@@ -55,7 +55,7 @@ fn request(get: &HttpGet, location: &str) {
     }
 }
 
-/// What stands in the first line of a request cannot end it.
+/// Asserts that a path cannot end the first line of an HTTP request.
 fn visible(path: &str) {
     assert!(path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic()), "{path:?}");
 }

@@ -8,7 +8,8 @@ use pitstop_controller_core::readiness::{
 
 use crate::texts;
 
-/// First a byte: whether the condition is True (the highest bit), and which of three holds are wanted. Then the message.
+/// Input: a byte, then the message. The byte's highest bit says whether the condition is True, the lowest three which
+/// holds are wanted.
 pub fn readiness_keys(input: &[u8]) {
     let Some((first, message)) = input.split_first() else { return };
     let Some([message]) = texts(message) else { return };

@@ -1,4 +1,4 @@
-//! What a request, and the Pod that it names, make a controller do.
+//! The controller's reaction to a request and its Pod.
 
 use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, validate};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::{read, refusals, texts};
 
-/// A `ContainerRecreateRequest` as JSON, then its Pod; without one, a Pod that has every container of the request.
+/// Input: a `ContainerRecreateRequest` as JSON, then its Pod; empty: a Pod with every container of the request.
 pub fn recreate_request(input: &[u8]) {
     let Some([text, pod]) = texts(input) else { return };
     let Some(mut object) = read::<ContainerRecreateRequest>(text) else { return };
@@ -24,7 +24,7 @@ pub fn recreate_request(input: &[u8]) {
     let Ok(slim) = pod.and_then(serde_json::from_value::<observe::SlimPod>) else { return };
     let mut pod = observe::pod(slim);
     judged(&request, &pod);
-    // What the API server itself makes or checks.
+    // The API server itself sets or checks these fields.
     "shop".clone_into(&mut request.key.namespace);
     "crr".clone_into(&mut request.key.name);
     "uid-1".clone_into(&mut request.uid);
@@ -46,7 +46,7 @@ pub fn recreate_request(input: &[u8]) {
     );
 }
 
-/// What is refused says which field is wrong; what is taken is within the bounds.
+/// Asserts that a refusal names the field, and that an accepted request is within the bounds.
 fn judged(request: &Request, pod: &Pod) {
     let refused = match validate(&request.spec) {
         Ok(()) => resolve(&request.spec, pod, Tense::Accepted),
@@ -70,7 +70,7 @@ fn judged(request: &Request, pod: &Pod) {
     }
 }
 
-/// A Pod in which every container of a request runs.
+/// A Pod that runs every container of a request.
 fn usual(spec: &ContainerRecreateRequestSpec) -> Value {
     let names = || spec.containers.iter().map(|c| c.name.as_str()).enumerate();
     let containers: Vec<Value> =

@@ -1,4 +1,4 @@
-//! Every input that was ever worth keeping, once more.
+//! Replays every input of the corpora.
 #![allow(clippy::unwrap_used, reason = "a test program")]
 
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use pitstop_fuzz::TARGETS;
 
-/// Most inputs of one target.
+/// Bound: inputs of one target.
 const MOST_FILES: usize = 64;
-/// Most bytes of all corpora together.
+/// Bound: bytes of all corpora.
 const MOST_BYTES: u64 = 220_000;
 
 fn corpus(target: &str) -> PathBuf {
@@ -22,7 +22,7 @@ fn inputs(target: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A panic names the property; the line before it, the input.
+/// Replays a corpus. A panic names the property; the line before it names the input.
 fn replay(name: &str) {
     let (_, target) = TARGETS.into_iter().find(|(known, _)| *known == name).unwrap();
     let inputs = inputs(name);

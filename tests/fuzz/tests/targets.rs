@@ -1,5 +1,5 @@
-//! What belongs together by name. `cargo xtask fuzz` builds the targets along with this test, which uses nothing of the
-//! crate: what is instrumented can be linked with libFuzzer only.
+//! Names of targets and corpora. `cargo xtask fuzz` builds the targets along with this test. The test uses nothing of
+//! the crate, because instrumented code can only be linked with libFuzzer.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;

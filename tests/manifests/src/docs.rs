@@ -1,7 +1,7 @@
-//! The pages of the documentation, and the blocks of commands, YAML and else that they show.
+//! The pages of the documentation, and their blocks of commands, YAML and other code.
 //!
-//! A block of commands is marked by a comment on the line before it, `<!-- run: NAME -->`: the tests on the real cluster run what
-//! is marked, from the text of the page. `NOT_RUN` in `tests/deploy/docs.rs` has the others.
+//! The comment `<!-- run: NAME -->` on the line before a block of commands marks it. The tests on the real cluster run
+//! marked blocks from the page's text. `NOT_RUN` in `tests/deploy/docs.rs` has the others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::root;
 /// A fenced block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What stands after the opening fence.
+    /// The text after the opening fence.
     pub language: String,
-    /// The name in the comment before it.
+    /// The name in the comment before the block; `None` without a mark.
     pub mark: Option<String>,
-    /// What is in it, without the indentation of the fence.
+    /// The content, without the indentation of the fence.
     pub text: String,
     /// The number of its first line in the page.
     pub line: usize,
@@ -70,7 +70,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// The blocks with that mark, of all pages, each text once.
+/// The blocks of all pages with that mark, each text once.
 pub fn marked(mark: &str) -> Result<Vec<Block>> {
     let mut found: Vec<Block> = Vec::new();
     for page in pages()? {

@@ -1,4 +1,4 @@
-//! Helm, as `cargo xtask helm` builds it, with the chart in `deploy/chart`.
+//! Helm, built by `cargo xtask helm`, and the chart in `deploy/chart`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::object::Object;
 use crate::{root, skipped};
 
-/// The chart, in the checkout.
+/// The chart's path in the checkout.
 pub const CHART: &str = "deploy/chart";
-/// The values of all components that can be there together, except those of a runtime and `monitoring`.
+/// The values of all components that can be combined, except runtimes and `monitoring`.
 pub const COMPONENTS: [&str; 7] = [
     "lockedNamespace=true",
     "seccomp.localhost=true",
@@ -22,15 +22,15 @@ pub const COMPONENTS: [&str; 7] = [
     "features.inPlace=true",
 ];
 
-/// What Helm adds to an object for itself.
+/// Annotation that only Helm uses.
 const OWN: &str = "helm.sh/resource-policy";
 
-/// Helm, once it is built. Without it a test is skipped, but in continuous integration it fails.
+/// The path of the built Helm. Without Helm, tests are skipped; in continuous integration they fail.
 #[derive(Clone, Debug)]
 pub struct Helm(PathBuf);
 
 impl Helm {
-    /// Looks for it.
+    /// Finds Helm; `None` if it is not built.
     pub fn find() -> Result<Option<Self>> {
         let program = root().join("target/helm/helm");
         if program.is_file() {
@@ -40,19 +40,19 @@ impl Helm {
         Ok(None)
     }
 
-    /// The folder that it is in.
+    /// The folder of Helm.
     pub fn folder(&self) -> Result<&Path> {
         self.0.parent().context("Helm is in no folder")
     }
 
-    /// Runs it at the root of the checkout. It writes nothing to the user's own folders.
+    /// Runs Helm at the root of the checkout. Helm writes nothing to the user's folders.
     pub fn output(&self, args: &[&str]) -> Result<Output> {
         let home = self.folder()?.join("home");
         let homes = ["CACHE", "CONFIG", "DATA"].map(|kind| (format!("HELM_{kind}_HOME"), home.join(kind)));
         Ok(Command::new(&self.0).args(args).envs(homes).current_dir(root()).output()?)
     }
 
-    /// Runs it, and gives back what it prints.
+    /// Runs Helm, and returns its output. Fails if Helm fails.
     pub fn run(&self, args: &[&str]) -> Result<String> {
         let output = self.output(args)?;
         if !output.status.success() {
@@ -61,7 +61,7 @@ impl Helm {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What `helm template` prints for a chart with these values, installed as `pitstop` in a namespace.
+    /// Output of `helm template` for a chart with these values, installed as `pitstop` in a namespace.
     pub fn template(&self, chart: &str, namespace: &str, values: &[&str]) -> Result<String> {
         let mut args = vec!["template", "pitstop", chart, "--namespace", namespace];
         args.extend(values.iter().flat_map(|value| ["--set", value]));
@@ -69,7 +69,7 @@ impl Helm {
     }
 }
 
-/// The objects in what `helm template` printed, without what Helm adds for itself.
+/// The objects in the output of `helm template`, without Helm's own annotation.
 pub fn objects(printed: &str) -> Result<Vec<Object>> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(printed).context("it is not YAML")?;
     let mut objects: Vec<Object> = documents.into_iter().filter(|one| !one.is_null()).map(Object).collect();

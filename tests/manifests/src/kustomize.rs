@@ -1,6 +1,6 @@
-//! The part of kustomize that `deploy/` and its users use: resources, components, JSON patches, names of images. Any other
-//! field is an error, so that the tests never judge less than what is applied. One of them would be `sortOptions`: kubectl
-//! sorts in its own order anyway, and warns about that field at every run (kustomize's `krusty/kustomizer.go`).
+//! The part of kustomize that `deploy/` and its users need: resources, components, JSON patches, names of images. Any
+//! other field is an error, so that the tests never judge less than kubectl applies. An example is `sortOptions`:
+//! kubectl sorts in its own order anyway, and warns about that field at every run (kustomize's `krusty/kustomizer.go`).
 
 use std::fs;
 use std::path::Path;
@@ -27,14 +27,14 @@ struct Kustomization {
     images: Vec<Image>,
 }
 
-/// A component changes what there is beside it; kustomize takes either kind only where that belongs.
+/// A component changes the other objects. kustomize accepts each kind only under its own field.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 enum Kind {
     Kustomization,
     Component,
 }
 
-/// Another name for the image of that name.
+/// A new name or tag for an image.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Image {
@@ -70,7 +70,7 @@ enum Operation {
         path: String,
         value: Value,
     },
-    /// Only at the end of a list, `.../-`, or of a member that is not there yet.
+    /// Adds only at the end of a list, `.../-`, or a new member.
     Add {
         path: String,
         value: Value,
@@ -86,7 +86,7 @@ pub fn load(folder: &Path) -> Result<Vec<Object>> {
     Ok(objects)
 }
 
-/// The objects of a `kustomization.yaml` with that text, if it were in the folder.
+/// The objects of a `kustomization.yaml` with that text, as if it were in the folder.
 pub fn load_text(text: &str, folder: &Path) -> Result<Vec<Object>> {
     let mut objects = Vec::new();
     parse(text)?.add_to(&mut objects, folder)?;
@@ -129,7 +129,7 @@ fn add(objects: &mut Vec<Object>, folder: &Path, kind: Kind) -> Result<()> {
     kustomization.add_to(objects, folder).with_context(|| path.display().to_string())
 }
 
-/// Renames an image in every Pod that is made of it.
+/// Renames an image in every Pod template that uses it.
 fn rename(objects: &mut [Object], image: &Image) -> Result<()> {
     let mut found = false;
     let pods = objects.iter_mut().filter_map(|object| object.0.pointer_mut("/spec/template/spec/containers"));

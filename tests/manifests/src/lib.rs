@@ -1,8 +1,8 @@
-//! Reads `deploy/` as kubectl would and says what it grants and how it confines; and reads the documentation.
+//! Reads `deploy/` as kubectl does, and finds its rights and restrictions; and reads the documentation.
 //!
-//! `kustomize` loads a folder into [`Object`]s, `rbac` unfolds what a `ServiceAccount` may do, `network` says which
-//! connections get through, `security` names what a Pod does beyond the Pod Security level `restricted`, `monitoring` says
-//! what Prometheus is asked for. The tests compare that with committed tables.
+//! `kustomize` loads a folder into [`Object`]s. `rbac` lists the rights of a `ServiceAccount`. `network` judges
+//! connections. `security` lists a Pod's breaches of the Pod Security level `restricted`. `monitoring` lists the
+//! queries to Prometheus. The tests compare these with committed tables.
 
 pub mod docs;
 pub mod helm;
@@ -24,7 +24,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Says that a test is skipped, and why. In continuous integration nothing may be missing: an error.
+/// Prints why a test is skipped. In continuous integration, where nothing may be missing, this is an error.
 pub fn skipped(why: &str) -> Result<()> {
     let ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     ensure!(!ci, "{why}");

@@ -1,4 +1,4 @@
-//! What `deploy/components/monitoring` asks Prometheus for: the expressions of its alerts and of its dashboard.
+//! The `PromQL` expressions in the alerts and the dashboard of `deploy/components/monitoring`.
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::object::{Object, list, text};
 use crate::{find, kustomize, root};
 
-/// How names of metrics begin that pitstop's programs serve.
+/// Prefixes of the metrics of pitstop's programs.
 const PREFIXES: [&str; 2] = ["pitstop_", "process_"];
 
 /// An expression in `PromQL`.
@@ -18,12 +18,12 @@ pub struct Query {
     pub expr: String,
 }
 
-/// A metric as an expression names it.
+/// A metric in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selector {
     /// Its name, with the suffix of a sample.
     pub metric: String,
-    /// Each label that it is chosen by, with the values.
+    /// Labels that select it, with their values.
     pub labels: Vec<(String, Vec<String>)>,
 }
 
@@ -32,7 +32,7 @@ pub fn objects() -> Result<Vec<Object>> {
     kustomize::load(&root().join("deploy/components/monitoring"))
 }
 
-/// The rules as Prometheus reads them: `spec` of the `PrometheusRule`.
+/// The rules in Prometheus' format: `spec` of the `PrometheusRule`.
 pub fn rules() -> Result<Value> {
     let objects = objects()?;
     let rule = find(&objects, "PrometheusRule", "pitstop").context("no PrometheusRule")?;
@@ -45,7 +45,7 @@ pub fn alerts() -> Result<Vec<Value>> {
     Ok(list(&rules, "/groups").iter().flat_map(|group| list(group, "/rules")).cloned().collect())
 }
 
-/// The dashboard as Grafana reads it.
+/// The dashboard in Grafana's format.
 pub fn dashboard() -> Result<Value> {
     let objects = objects()?;
     let map = find(&objects, "ConfigMap", "pitstop-dashboard").context("no ConfigMap")?;
@@ -93,7 +93,7 @@ pub fn grouped(expr: &str) -> Vec<String> {
     lists.flat_map(|list| list.split(',')).map(|label| label.trim().to_owned()).collect()
 }
 
-/// Label and values of each matcher; no value here has a comma in it.
+/// Label and values of each matcher. No value here contains a comma.
 fn matchers(text: &str) -> Vec<(String, Vec<String>)> {
     let of = |matcher: &str| {
         let (label, rest) = matcher.split_at(matcher.find(|c| !is_word(c))?);

@@ -1,41 +1,42 @@
-//! What the `NetworkPolicies` of a set of manifests let through, by the rules of `networking.k8s.io/v1`: a Pod that no
-//! policy selects for a direction is open in it; one that some select is open to what any of them lists.
+//! Connections that the `NetworkPolicies` of a set of manifests allow, by the rules of `networking.k8s.io/v1`. Without
+//! a policy for a Pod and direction, all connections are open. Otherwise, those that any of its policies lists are
+//! open.
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::object::{Object, list, text};
 
-/// Whether the Pod is asked or asks.
+/// Direction of a connection, seen from the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// It is asked.
+    /// To the Pod.
     Ingress,
-    /// It asks.
+    /// From the Pod.
     Egress,
 }
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A Pod of some other namespace.
+    /// A Pod of another namespace.
     Pod,
     /// No Pod, nor the Pod's own node: the API server, another node, another host.
     Outside,
 }
 
-/// A Pod, by what policies select it.
+/// The properties of a Pod that policies select.
 #[derive(Clone, Copy, Debug)]
 pub struct Selected<'a> {
     /// Its namespace.
     pub namespace: &'a str,
-    /// Its labels, an object.
+    /// Its labels, a JSON object.
     pub labels: &'a Value,
 }
 
-/// Whether a connection to that port (of the Pod itself for [`Direction::Ingress`], else of the peer) is let through.
+/// Whether the policies allow a connection to that port: the Pod's for [`Direction::Ingress`], otherwise the peer's.
 ///
-/// Fails on what it cannot judge: named ports, address blocks, selectors of more than labels and of more than all
+/// Fails for unsupported rules: named ports, address blocks, Pod selectors other than labels, peers other than all
 /// namespaces.
 pub fn allows(
     objects: &[Object],

@@ -1,8 +1,8 @@
-//! A Kubernetes object as it stands in a manifest.
+//! A Kubernetes object in a manifest.
 
 use serde_json::Value;
 
-/// A Kubernetes object as it stands in a manifest.
+/// A Kubernetes object in a manifest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object(pub Value);
 
@@ -17,12 +17,12 @@ impl Object {
         text(&self.0, "/metadata/name")
     }
 
-    /// `metadata.namespace`; empty when there is none.
+    /// `metadata.namespace`; empty without one.
     pub fn namespace(&self) -> &str {
         text(&self.0, "/metadata/namespace")
     }
 
-    /// The Pod that a workload makes, if it is one.
+    /// The Pod, or a workload's Pod template; `None` for other kinds.
     pub fn pod(&self) -> Option<&Value> {
         match self.kind() {
             "CronJob" => self.0.pointer("/spec/jobTemplate/spec/template"),
@@ -32,17 +32,17 @@ impl Object {
     }
 }
 
-/// The string at a JSON pointer; empty when there is none.
+/// The string at a JSON pointer; empty without one.
 pub fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The items of the list at a JSON pointer.
+/// The items of the list at a JSON pointer; empty without one.
 pub fn list<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The one object of that kind and name.
+/// The object of that kind and name.
 pub fn find<'a>(objects: &'a [Object], kind: &str, name: &str) -> Option<&'a Object> {
     objects.iter().find(|object| object.kind() == kind && object.name() == name)
 }

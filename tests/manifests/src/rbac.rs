@@ -1,5 +1,5 @@
-//! What the roles and bindings of a set of manifests grant to a `ServiceAccount`, rule by rule, as text. What the API server
-//! makes of them, `tests/attacks` asks.
+//! Rights that the roles and bindings of a set of manifests grant to a `ServiceAccount`, rule by rule, as text.
+//! `tests/attacks` tests the API server's decisions.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use crate::object::{Object, list, text};
 
-/// Every verb that RBAC knows of: those of requests, and those that only roles name. `tests/attacks` asks the API server
-/// about each.
+/// Every RBAC verb: those of requests, and those that only roles name. `tests/attacks` tests each with the API server.
 pub const VERBS: [&str; 14] = [
     "get",
     "list",
@@ -30,7 +29,7 @@ pub const VERBS: [&str; 14] = [
 /// Every right of a `ServiceAccount`, one line each: `SCOPE VERB GROUP/RESOURCE[ NAME]`, where the scope is
 /// `cluster` or a namespace and the core group is empty. Two bindings that grant the same give one line.
 ///
-/// Fails on what it cannot judge: a binding to a group or a user, or to a role that the manifests do not hold.
+/// Fails for unsupported bindings: to a group or a user, or to a role that is not in the manifests.
 pub fn rights(objects: &[Object], namespace: &str, account: &str) -> Result<BTreeSet<String>> {
     let mut rights = BTreeSet::new();
     for binding in objects.iter().filter(|o| matches!(o.kind(), "RoleBinding" | "ClusterRoleBinding")) {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::object::{list, text};
 
-/// Kinds of volumes that the level allows.
+/// Volume kinds that the level allows.
 const VOLUMES: [&str; 8] = [
     "configMap",
     "csi",
@@ -45,7 +45,7 @@ pub fn breaches(template: &Value) -> Vec<String> {
 
 fn container_breaches(container: &Value, pod: &Value) -> Vec<String> {
     let own = container.get("securityContext").unwrap_or(&Value::Null);
-    // The container's own word wins over the Pod's.
+    // The container's field takes precedence over the Pod's.
     let effective = |field: &str| own.get(field).or_else(|| pod.get(field)).unwrap_or(&Value::Null);
     let capabilities = |which: &str| list(own, &format!("/capabilities/{which}"));
     let profile = |field: &str| effective(field).get("type").and_then(Value::as_str).map(str::to_owned);

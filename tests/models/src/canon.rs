@@ -1,46 +1,45 @@
-//! When two states are the same: what is compared is their `Debug` text, with what no decision can tell apart taken
-//! out of it.
+//! Compares states by their `Debug` text, without details that no decision can distinguish.
 //!
-//! The production structs derive `Debug`, so the text shows every field. Three things in it are renamed:
-//! - moments (`Mono(n)`) become how long ago or ahead they are; ages above a bound that no duration of the
-//!   configuration reaches become that bound;
+//! The production structs derive `Debug`, so the text shows every field. Three things in it are changed:
+//! - moments (`Mono(n)`) become relative times; ages above a bound that no duration of the configuration reaches become
+//!   that bound;
 //! - versions and identities made by [`version`] and [`identity`] are numbered by their first occurrence, since the
 //!   cores compare them for equality only;
-//! - `transitions` of a lease record goes: its version determines it.
+//! - `transitions` of a lease record is removed: its version determines it.
 
 use std::fmt::Write as _;
 
-/// A resource version that the text may rename.
+/// A resource version that [`Canon`] numbers anew.
 pub fn version(n: u64) -> String {
     format!("rv#{n}")
 }
 
-/// An identity of a process that the text may rename.
+/// A process identity that [`Canon`] numbers anew.
 pub fn identity(n: u64) -> String {
     format!("id#{n}")
 }
 
-/// One state's text under construction.
+/// Builder of one state's text.
 pub struct Canon {
     text: String,
-    /// Numbers of versions and of identities, by first occurrence.
+    /// Versions and identities in the order of first occurrence.
     names: [Vec<u64>; 2],
-    /// Ages above it are all the same.
+    /// Upper bound of ages.
     oldest: u64,
 }
 
 impl Canon {
-    /// Ages above `oldest` are all the same.
+    /// An empty text. Ages above `oldest` become `oldest`.
     pub fn new(oldest: u64) -> Self {
         Self { text: String::new(), names: [Vec::new(), Vec::new()], oldest }
     }
 
-    /// The text so far.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.text
     }
 
-    /// Adds a part whose moments are of a clock that shows `now`.
+    /// Adds a part. Its moments become relative to `now`.
     pub fn add(&mut self, now: u64, part: &impl std::fmt::Debug) {
         let raw = format!("{part:?}\n");
         let mut rest = raw.as_str();

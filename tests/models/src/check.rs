@@ -1,28 +1,28 @@
-//! Runs a model over all its states, and tells what was found.
+//! Explores all states of a model, and reports violations.
 
 use std::fmt::Write as _;
 use std::hash::Hash;
 
 use stateright::{Checker as _, Expectation, HasDiscoveries, Model};
 
-/// A model that can tell what happens in it.
+/// A model that describes its states and actions.
 pub trait Story: Model {
     /// Its name and bounds, in one line.
     fn title(&self) -> String;
 
-    /// What an action does, for people.
+    /// Describes an action for people.
     fn tell(&self, state: &Self::State, action: &Self::Action) -> String;
 
-    /// The state, for people; shown at the end of a story.
+    /// Describes a state for people, at the end of a story.
     fn show(&self, state: &Self::State) -> String;
 }
 
-/// How to explore.
+/// Options of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Threads.
     pub threads: usize,
-    /// Longest path; absent for all.
+    /// Longest path; `None` for no limit.
     pub depth: Option<usize>,
 }
 
@@ -32,16 +32,16 @@ impl Default for Options {
     }
 }
 
-/// A promise that does not hold, or something that should happen and never does.
+/// A broken promise, or an expected state that is never reached.
 #[derive(Clone, Debug)]
 pub struct Violation {
     /// The promise.
     pub property: &'static str,
-    /// How to get there.
+    /// Steps that lead to the violation.
     pub story: String,
 }
 
-/// What was found.
+/// Result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The model and its bounds.
@@ -52,23 +52,23 @@ pub struct Report {
     pub unique: usize,
     /// Longest path explored.
     pub depth: usize,
-    /// What does not hold.
+    /// Broken promises and unreached states.
     pub violations: Vec<Violation>,
 }
 
 impl Report {
-    /// The line that programs read.
+    /// One line for programs.
     pub fn line(&self) -> String {
         let Self { title, states, unique, depth, violations } = self;
         format!("model={title} states={states} unique={unique} depth={depth} violations={}", violations.len())
     }
 
-    /// Whether that promise was found broken.
+    /// Whether that promise is broken.
     pub fn breaks(&self, property: &str) -> bool {
         self.violations.iter().any(|v| v.property == property)
     }
 
-    /// Fails with the stories when something does not hold.
+    /// Panics with the stories if there are violations.
     #[track_caller]
     pub fn assert_holds(&self) {
         let stories: Vec<String> =
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// Visits every state that can be reached, in the order of how far it is away, until a promise is broken.
+/// Visits every reachable state, breadth first, until a promise is broken.
 pub fn run<M>(model: M, options: Options) -> Report
 where
     M: Story + Send + Sync + 'static,
@@ -112,7 +112,7 @@ where
         };
         violations.push(Violation { property: property.name, story });
     }
-    // What should happen may have been missed because the search ended early.
+    // The search may have ended before it reached an expected state.
     if violations.iter().any(|v| found.contains_key(v.property)) {
         violations.retain(|v| found.contains_key(v.property));
     }

@@ -1,14 +1,14 @@
 //! The transitions of a model, to show that every path ends.
 //!
-//! A graph of finitely many states without a cycle has no path without an end: whatever happens in whatever order,
-//! faults or not, a state is reached from which nothing leads on. What holds in those is a promise of the model.
+//! A finite graph without cycles has no infinite path: with any order of events and faults, every path reaches a state
+//! without a successor. The model's promises say what holds in these states.
 
 use std::sync::Mutex;
 
-/// Shares of the table, so that threads seldom wait for each other.
+/// Number of shards of the table, so that threads seldom wait for each other.
 const SHARES: usize = 64;
 
-/// Transitions between states, each named by its number.
+/// Transitions between states, which are identified by their keys.
 #[derive(Debug)]
 pub struct Graph {
     edges: Vec<Mutex<Vec<(u64, u64)>>>,
@@ -22,28 +22,28 @@ impl Default for Graph {
     }
 }
 
-/// What the graph is like.
+/// Result of the search for cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// No cycle: the longest path has so many transitions.
+    /// No cycle. The longest path has this many transitions.
     Ends(usize),
-    /// A cycle goes through so many states, or they are behind one.
+    /// Cycles. This many states are on a cycle or reachable from one.
     Cycles(usize),
 }
 
 impl Graph {
-    /// A state to begin with.
+    /// Adds an initial state.
     pub fn begin(&self, state: u64) {
         self.begin.lock().unwrap().push(state);
     }
 
-    /// A transition.
+    /// Adds a transition.
     pub fn edge(&self, from: u64, to: u64) {
         let share = usize::try_from(from % SHARES as u64).unwrap();
         self.edges[share].lock().unwrap().push((from, to));
     }
 
-    /// Looks for cycles: takes away states that nothing leads to, as long as there are any (Kahn 1962).
+    /// Searches for cycles: repeatedly removes states without incoming transitions (Kahn 1962).
     pub fn shape(&self) -> Shape {
         let mut edges: Vec<(u64, u64)> = Vec::new();
         for share in &self.edges {

@@ -1,8 +1,8 @@
-//! Exhaustive models: the production decisions, and every order of what may happen around them within a bound.
+//! Exhaustive models: the production decisions with every order of events around them, within bounds.
 //!
-//! [`lease`] is the election of the leading controller. A model holds no decision of its own: it delivers events to
-//! the production cores, carries their actions out on a small store, and checks what no order of events may break.
-//! `docs/design/testing.md` says what is promised and how to read a counterexample.
+//! [`lease`] is the election of the leading controller. A model makes no decisions: it delivers events to the
+//! production cores, carries out their actions on a small store, and checks promises. `docs/design/testing.md`
+//! describes the promises and how to read a counterexample.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

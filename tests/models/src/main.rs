@@ -1,7 +1,7 @@
 //! Explores the models within large bounds: `pitstop-models lease --processes 3`, `pitstop-models orders --faults 2`.
 //!
-//! Prints one line per model, `model=NAME states=N unique=M depth=D violations=V`, before it the story of every
-//! violation. Ends with 1 when there is one.
+//! Prints the story of every violation, then one line, `model=NAME states=N unique=M depth=D violations=V`. Exits with
+//! 1 if there are violations.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pitstop_models::check::{Options, Report, run};
 use pitstop_models::graph::{Graph, Shape};
 use pitstop_models::{lease, orders};
 
-/// Explores every order of what may happen, within bounds.
+/// Explores every order of events, within bounds.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -19,7 +19,7 @@ struct Cli {
     /// Threads.
     #[arg(long, global = true, default_value_t = 2)]
     threads: usize,
-    /// Longest path; without it, all states are visited.
+    /// Longest path. By default, all states are visited.
     #[arg(long, global = true)]
     depth: Option<usize>,
 }
@@ -34,16 +34,16 @@ enum Model {
 
 #[derive(Args)]
 struct LeaseArgs {
-    /// Processes that take part.
+    /// Competing processes.
     #[arg(long, default_value_t = 2)]
     processes: usize,
     /// Ticks of time for 5 seconds of the production configuration.
     #[arg(long, default_value_t = 2)]
     scale: u64,
-    /// Ticks that pass while messages are on their way.
+    /// Ticks that pass while messages are in flight.
     #[arg(long, default_value_t = 3)]
     delays: u8,
-    /// Crashes, pauses, timeouts, broken watches and ends, all together.
+    /// Crashes, pauses, timeouts, broken watches and requested ends, in total.
     #[arg(long, default_value_t = 2)]
     faults: u8,
 }
@@ -57,7 +57,7 @@ struct OrdersArgs {
     /// Containers of the Pod; every request names all of them.
     #[arg(long, default_value_t = 1)]
     containers: usize,
-    /// Controllers, all of which believe to lead.
+    /// Controllers that all believe to lead.
     #[arg(long, default_value_t = 1)]
     controllers: usize,
     /// Daemons on the node.
@@ -69,25 +69,25 @@ struct OrdersArgs {
     /// The kubelet can restart the containers instead.
     #[arg(long)]
     kubelet: bool,
-    /// Seconds of a drain.
+    /// Drain time, in seconds.
     #[arg(long)]
     drain: Option<i64>,
-    /// Seconds to the deadline.
+    /// Deadline, in seconds.
     #[arg(long)]
     deadline: Option<i64>,
-    /// One container after the other.
+    /// Restart one container after the other.
     #[arg(long)]
     ordered: bool,
-    /// New containers become ready in a step of their own.
+    /// New containers become ready in a separate step.
     #[arg(long)]
     slow: bool,
-    /// Answers arrive in the step in which the call is carried out, unless they are lost.
+    /// Answers arrive in the step that carries out the call, unless they are lost.
     #[arg(long)]
     coarse: bool,
-    /// Faults of any kind, all together.
+    /// Faults of any kind, in total.
     #[arg(long, default_value_t = 2)]
     faults: u8,
-    /// Of them, how often time may go on while messages are on their way; as often as there are faults when absent.
+    /// Of these, how often time may advance while messages are in flight. By default, as often as there are faults.
     #[arg(long)]
     late: Option<u8>,
 }

@@ -1,4 +1,4 @@
-//! The leader lease within small bounds, and the faults planted in its glue.
+//! The leader lease within small bounds, and planted bugs of the model's glue.
 
 use pitstop_models::check::{Options, Report, run};
 use pitstop_models::lease::{Bounds, Bug, Clock, FILLED, Faults, IN_TIME, Lease, NO_STORM, ONE_LEADER};
@@ -19,7 +19,7 @@ fn two_processes_and_late_messages() {
     explore(Bounds::new(2, 2, Faults::any(0, 2))).assert_holds();
 }
 
-/// The deadline is two thirds of the term: a clock may run half as fast again as another one, and no faster.
+/// The deadline is two thirds of the term, so a clock may run at most 1.5 times as fast as another.
 #[test]
 fn rates_of_clocks() {
     let with = |ticks, per| {

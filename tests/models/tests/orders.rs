@@ -1,4 +1,4 @@
-//! The order protocol within small bounds, and the faults planted in its glue.
+//! The order protocol within small bounds, and planted bugs of the model's glue.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn nothing_goes_wrong() {
     explore(Bounds::new("plain"));
 }
 
-/// Each way to restart, with answers that arrive at once.
+/// Each way to restart, with immediate answers.
 #[test]
 fn every_way() {
     let coarse = |name| Bounds { coarse: true, ..Bounds::new(name) };
@@ -64,7 +64,8 @@ fn a_request_is_deleted() {
     explore(Bounds { faults: Faults { total: 1, deleted: 1, ..NONE }, ..Bounds::new("plain") });
 }
 
-/// Orders may be added though nobody knows whether the write before added them: by whom a request ends, that is found out.
+/// The answer to a write that adds orders may be lost. The controller must find out whether the orders were added
+/// before it ends a request.
 #[test]
 fn no_answer_to_what_adds_orders() {
     let lost = Faults { total: 2, lost: 2, ..NONE };

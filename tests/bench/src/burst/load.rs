@@ -1,4 +1,4 @@
-//! What the burst costs pitstop's programs: processor time and memory.
+//! Processor time and memory of pitstop's programs during the burst.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use kube::Client;
 use crate::harness::processes::{Memory, cpu, forget_peak};
 use crate::harness::programs::{self, Program};
 
-/// The programs, and the processor time that each had used when the measurement began.
+/// The programs, each with its processor time at the start of the measurement.
 pub(super) struct Before(Vec<(Program, Duration)>);
 
-/// One program's share.
+/// Resource use of one program during the measurement.
 pub(super) struct Load {
     pub(super) program: Program,
-    /// Processor time used meanwhile.
+    /// Processor time.
     pub(super) cpu: Duration,
-    /// Largest resident memory meanwhile, in KiB.
+    /// Peak resident memory, in KiB.
     pub(super) peak: u64,
 }
 
 impl Before {
-    /// Begins to measure.
+    /// Starts the measurement.
     pub(super) async fn now(client: &Client) -> Result<Self> {
         let programs = programs::find(client).await?;
         let begun = programs.into_iter().map(|program| {
@@ -32,7 +32,7 @@ impl Before {
         begun.collect::<Result<_>>().map(Self)
     }
 
-    /// What was used since.
+    /// Resource use since the start.
     pub(super) fn since(self) -> Result<Vec<Load>> {
         let ended = self.0.into_iter().map(|(program, before)| {
             let measured = || Ok::<_, anyhow::Error>((cpu(program.pid)?, Memory::of(program.pid)?));

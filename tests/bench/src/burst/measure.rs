@@ -1,4 +1,4 @@
-//! Both halves: all Pods at once by request, and all Pods at once at the runtime.
+//! Both halves: restarts of all Pods at once by request, and at the runtime.
 
 use std::time::{Duration, Instant};
 
@@ -24,27 +24,27 @@ use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Quiet before a half: what the Pods' start left to do is done by then.
+/// Pause before a half, so that work from the Pods' start ends.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// One Pod's way: milliseconds since just before the first request or stop was sent.
+/// One Pod's restart, in milliseconds since just before the first request or stop was sent.
 pub(super) struct Way {
     /// The Pod's status with the new container ready arrived here.
     pub(super) ready: f64,
-    /// The request's status with `Completed` arrived here; by request only.
+    /// The request's status with `Completed` arrived here; `None` without a request.
     pub(super) completed: Option<f64>,
     /// The container was restarted as the request asked.
     pub(super) restarted: bool,
 }
 
-/// What the half by request gave.
+/// Results of the half by request.
 pub(super) struct ByRequest {
     pub(super) ways: Vec<Way>,
     pub(super) writes: Writes,
     pub(super) loads: Vec<Load>,
 }
 
-/// A Pod before anything is done to it.
+/// A Pod before its restart.
 struct Fresh {
     pod: String,
     container: ContainerId,
@@ -89,7 +89,7 @@ pub(super) async fn direct(cluster: &Cluster, yard: &Yard, names: &[String]) -> 
     let fresh = start(yard, names).await?;
     let node = fresh.first().map(|fresh| fresh.node.clone()).unwrap_or_default();
     let runtime = pitstop_cri::connect(&cluster.containerd_socket(&node)?, Deadlines::default())?;
-    // The daemon is connected already, and so are we from here on.
+    // Connect before the measurement, because the daemon is also connected already.
     runtime.version().await?;
     let mut pods = Tape::<Pod>::start(yard.api()).await?;
 
@@ -103,7 +103,7 @@ pub(super) async fn direct(cluster: &Cluster, yard: &Yard, names: &[String]) -> 
     Ok(ways)
 }
 
-/// Starts Pods and lets the node come to rest.
+/// Starts Pods and waits until the node is idle.
 async fn start(yard: &Yard, names: &[String]) -> Result<Vec<Fresh>> {
     yard.start(names).await?;
     tokio::time::sleep(PAUSE).await;
@@ -125,7 +125,7 @@ async fn start(yard: &Yard, names: &[String]) -> Result<Vec<Fresh>> {
     Ok(fresh)
 }
 
-/// When the Pod's status showed another container, ready.
+/// Milliseconds until the Pod's status showed a new ready container.
 async fn ready(pods: &mut Tape<Pod>, begin: Instant, pod: &str, old: &ContainerId) -> Result<f64> {
     let what = format!("the new container of Pod {pod} to be ready");
     let (at, ()) = pods.find(begin, PATIENCE, &what, |seen| replaced(seen, pod, old).then_some(())).await?;

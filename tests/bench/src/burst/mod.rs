@@ -1,8 +1,7 @@
 //! `burst`: many requests at once for as many Pods on one node.
 //!
-//! Then as many fresh Pods get the same stops at once straight from here: the floor, below which no one who stops
-//! containers through the runtime can be. Restarting that many containers keeps the node busy, so what counts is
-//! the ratio of the two.
+//! Then the benchmark sends the same stops at once for as many fresh Pods. That is the floor: no client that stops
+//! containers through the runtime can be faster. Many restarts keep the node busy, so only the ratio of the two counts.
 
 mod load;
 mod measure;
@@ -17,11 +16,11 @@ use crate::harness::pods::Yard;
 use crate::harness::programs;
 use crate::harness::{Verdict, say};
 
-/// Most API writes of pitstop per request.
+/// Bound: API writes of pitstop per request.
 const WRITES: f64 = 4.0;
-/// Most milliseconds from the new container's Ready to `Completed`, at the median.
+/// Bound: median milliseconds from the new container's Ready to `Completed`.
 const COMPLETED: f64 = 200.0;
-/// Most resident memory of each program at any time of the burst, in MiB.
+/// Bound: peak resident memory of each program during the burst, in MiB.
 const MEMORY: [(&str, u64); 2] = [("daemon", 24), ("controller", 48)];
 
 /// The benchmark.
@@ -37,7 +36,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<(ByReque
     let names = |set: &str| (0..pods).map(|i| format!("{set}-{i}")).collect::<Vec<_>>();
     say(format!("starting {pods} Pods in namespace {}, for {pods} requests at once", yard.namespace));
     let by_request = measure::by_request(cluster, yard, &names("request")).await?;
-    // Both sets at a time are more Pods than a node takes.
+    // A node cannot run both sets at once.
     say(format!("starting {pods} fresh Pods, for {pods} stops at once at the runtime"));
     yard.clear().await?;
     let direct = measure::direct(cluster, yard, &names("direct")).await?;

@@ -1,4 +1,4 @@
-//! The API server's own record of every request, with the times of its arrival and its end.
+//! The API server's audit log of every request, with the times of arrival and end.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,13 +10,13 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A place in the audit log.
+/// A position in the audit log.
 pub(crate) struct Mark {
     path: PathBuf,
     offset: u64,
 }
 
-/// One request that was answered.
+/// One answered request.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
@@ -53,7 +53,7 @@ struct Answer {
     code: u16,
 }
 
-/// What a request was about.
+/// The object of a request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Object {
@@ -62,13 +62,13 @@ pub(crate) struct Object {
     pub(crate) name: String,
 }
 
-/// What of the body of a write is of interest; the log has it only of orders.
+/// The part of a write's body that benchmarks use. The log has bodies only of orders.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Body {
-    /// Of a JSON patch.
+    /// A JSON patch.
     Patch(Vec<Operation>),
-    /// Of the object, or of a merge patch.
+    /// The object, or a merge patch.
     Book(Book),
 }
 
@@ -103,13 +103,13 @@ struct Order {
 }
 
 impl Mark {
-    /// The log's end as of now.
+    /// The log's current end.
     pub(crate) fn end_of(path: &Path) -> Result<Self> {
         let size = path.metadata().with_context(|| format!("cannot read {}", path.display()))?.len();
         Ok(Self { path: path.to_owned(), offset: size })
     }
 
-    /// Every request that was written down since. Fails when the log was rotated meanwhile.
+    /// Every request logged since. Fails if the log was rotated meanwhile.
     pub(crate) fn read(&self) -> Result<Vec<Entry>> {
         let read = || -> Result<String> {
             let mut file = File::open(&self.path)?;
@@ -122,47 +122,47 @@ impl Mark {
             Ok(text)
         };
         let text = read().with_context(|| format!("the audit log {}", self.path.display()))?;
-        // The last line may be half written, and lines on health checks are about no object: neither matters.
+        // The last line may be incomplete, and health checks have no object. Both are skipped.
         Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
 }
 
 impl Entry {
-    /// The program that asked, without its version.
+    /// The client program, without its version.
     pub(crate) fn program(&self) -> &str {
         self.user_agent.split('/').next().unwrap_or_default()
     }
 
-    /// The name of the `ServiceAccount` that asked, or in whose name it was asked, when it is one of that namespace.
+    /// The name of the client's (or impersonated) `ServiceAccount`, if it is in that namespace.
     pub(crate) fn account(&self, namespace: &str) -> Option<&str> {
         let user = self.impersonated_user.as_ref().unwrap_or(&self.user);
         let account = user.username.strip_prefix("system:serviceaccount:")?;
         account.strip_prefix(namespace)?.strip_prefix(':')
     }
 
-    /// It would change something.
+    /// Whether the verb is a write.
     pub(crate) fn writes(&self) -> bool {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }
 
-    /// It only finds out what would be: nothing is stored.
+    /// Whether the request is a dry run.
     pub(crate) fn dry_run(&self) -> bool {
         self.uri.contains("dryRun=All")
     }
 
-    /// It is for objects with that label alone.
+    /// Whether the request's label selector is exactly that label.
     pub(crate) fn selects(&self, label: &str) -> bool {
         let (_, query) = self.uri.split_once('?').unwrap_or_default();
         let mut selectors = query.split('&').filter_map(|part| part.strip_prefix("labelSelector="));
         selectors.any(|selector| selector.replace("%2F", "/") == label)
     }
 
-    /// It was answered with an error, a conflict among them.
+    /// Whether the answer was an error, such as a conflict.
     pub(crate) fn refused(&self) -> bool {
         self.response_status.code >= 400
     }
 
-    /// IDs of the orders that the book of a node gets with it.
+    /// IDs of the orders that the request writes to a node's book.
     pub(crate) fn orders(&self) -> impl Iterator<Item = &str> {
         let (whole, patch): (&[Order], &[Operation]) = match &self.request_object {
             Body::Book(book) => (&book.spec.orders, &[]),
@@ -174,12 +174,12 @@ impl Entry {
         whole.iter().map(|order| order.id.as_str()).chain(patched)
     }
 
-    /// When the API server had the request.
+    /// Time when the API server received the request.
     pub(crate) fn received(&self) -> SystemTime {
         self.received.into()
     }
 
-    /// When it had answered.
+    /// Time when the API server had answered.
     pub(crate) fn answered(&self) -> SystemTime {
         self.answered.into()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
     status: Status,
 }
 
-/// What `pitstop-cluster status --json` says.
+/// Output of `pitstop-cluster status --json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -50,7 +50,7 @@ struct Node {
 }
 
 impl Cluster {
-    /// The running cluster; an error with the cure when there is none.
+    /// Connects to the running cluster. If no cluster runs, the error says how to start it.
     pub(crate) async fn connect() -> Result<Self> {
         let status = status()?;
         if !status.up {
@@ -60,25 +60,25 @@ impl Cluster {
         Ok(Self { client, status })
     }
 
-    /// Where the API server writes down every request.
+    /// Path of the API server's audit log.
     pub(crate) fn audit_log(&self) -> PathBuf {
         self.status.control_plane.audit_log.clone()
     }
 
-    /// The process of a part of the control plane.
+    /// Process ID of a control plane component.
     pub(crate) fn component(&self, name: &str) -> Result<u32> {
         let found = self.status.control_plane.components.iter().find(|component| component.name == name);
         Ok(found.with_context(|| format!("the cluster has no {name}"))?.pid)
     }
 
-    /// The runtime's socket on a node, as this machine sees it.
+    /// Path on this machine of a node's runtime socket.
     pub(crate) fn containerd_socket(&self, node: &str) -> Result<PathBuf> {
         let node = self.status.nodes.iter().find(|n| n.name == node);
         Ok(node.context("the Pod's node is not one of the cluster's")?.containerd_socket.clone())
     }
 }
 
-/// A path that `cargo xtask bench` gives in an environment variable.
+/// The path that `cargo xtask bench` sets in an environment variable.
 pub(crate) fn given(name: &str) -> Result<PathBuf> {
     let value = std::env::var_os(name);
     value.map(PathBuf::from).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"))
@@ -90,7 +90,7 @@ pub(crate) fn lab(args: &[&str]) -> Result<()> {
     succeed(command.args(args).arg("--dir").arg(given(FOLDER)?))
 }
 
-/// Puts entries, a key and a value of one line each, straight into the cluster's etcd. Blocks until all are there.
+/// Puts entries, a key and a value of one line each, directly into the cluster's etcd. Blocks until all are stored.
 pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -> Result<()> {
     let program = given(PROGRAM)?;
     let mut command = Command::new(&program);
@@ -104,12 +104,12 @@ pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {command:?}"))?;
     let written = write_lines(child.stdin.take(), entries);
-    // That it ended tells more than that it read no more.
+    // The program's exit status explains more than the broken pipe.
     successful(&command, &child.wait_with_output()?)?;
     written
 }
 
-/// Drops the pipe at the end, which ends the program at its other end.
+/// Drops the pipe at the end, so that the reading program ends.
 fn write_lines(
     pipe: Option<ChildStdin>,
     entries: impl IntoIterator<Item = Result<(String, String)>>,
@@ -127,7 +127,7 @@ pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
     succeed(kubectl_command()?.args(args))
 }
 
-/// The cluster's `kubectl`, to be run.
+/// Command that runs the cluster's `kubectl`.
 pub(crate) fn kubectl_command() -> Result<Command> {
     Ok(Command::new(given(PROGRAM)?.with_file_name("kubectl")))
 }
@@ -152,7 +152,7 @@ fn status() -> Result<Status> {
         .arg(given(FOLDER)?)
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
-    // A cluster that is down is told by the exit code too, with the same JSON.
+    // The exit code is ignored: if the cluster is down it is an error, but the JSON is the same.
     serde_json::from_slice(&output.stdout).with_context(|| {
         format!("`{} status` says: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim())
     })

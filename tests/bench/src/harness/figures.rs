@@ -1,35 +1,35 @@
-//! Figures: samples, and tables that line up.
+//! Figures: samples and aligned tables.
 
 use std::time::{Duration, SystemTime};
 
-/// Samples of one quantity, in milliseconds and in order.
+/// Samples of one quantity, in milliseconds, sorted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
-    /// How many there are.
+    /// Number of samples.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The middle one, or the mean of the middle two; zero without samples.
+    /// The median; zero without samples.
     pub(crate) fn median(&self) -> f64 {
         let middle = self.0.len() / 2;
         let at = |i: usize| self.0.get(i).copied().unwrap_or_default();
         if self.0.len() % 2 == 1 { at(middle) } else { f64::midpoint(at(middle.wrapping_sub(1)), at(middle)) }
     }
 
-    /// The smallest.
+    /// The smallest sample; zero without samples.
     pub(crate) fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or_default()
     }
 
-    /// The largest.
+    /// The largest sample; zero without samples.
     pub(crate) fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or_default()
     }
 
-    /// Median, smallest, largest and number, as cells of a table.
+    /// Median, smallest, largest and number, as table cells.
     pub(crate) fn cells(&self) -> [String; 4] {
         [ms(self.median()), ms(self.min()), ms(self.max()), self.len().to_string()]
     }
@@ -43,7 +43,7 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// One part of another; zero where there is nothing to divide by.
+/// `a` divided by `b`; zero if `b` is not positive.
 pub(crate) fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }
@@ -53,7 +53,7 @@ pub(crate) fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// Milliseconds from one moment to another; negative when the other was first.
+/// Milliseconds between two moments; negative if `to` is earlier.
 pub(crate) fn signed(from: SystemTime, to: SystemTime) -> f64 {
     match to.duration_since(from) {
         Ok(later) => milliseconds(later),
@@ -72,7 +72,7 @@ pub(crate) fn mib(kib: u64) -> String {
     format!("{}.{}", tenths / 10, tenths % 10)
 }
 
-/// Rows of equal length as text: the first column to the left, the others to the right.
+/// Table as text: the first column is aligned left, the others right.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(String::as_str);
@@ -93,7 +93,7 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> St
     lines.join("\n")
 }
 
-/// A number of things, for ratios.
+/// A count as a float, for ratios.
 pub(crate) fn counted(things: usize) -> f64 {
     f64::from(u32::try_from(things).unwrap_or(u32::MAX))
 }

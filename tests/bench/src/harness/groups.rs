@@ -1,4 +1,4 @@
-//! What a container's control group holds, as this machine sees it.
+//! Limits in a container's control group, as seen on this machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow};
 
-/// How often the group is looked at while a change is awaited.
+/// Polling period.
 const PERIOD: Duration = Duration::from_micros(100);
-/// Where the hierarchies are mounted.
+/// Mount point of the hierarchies.
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// What a container may use.
+/// Limits of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Microseconds of CPU in each period of 100 ms.
@@ -21,7 +21,7 @@ pub(crate) struct Limits {
     pub(crate) memory: i64,
 }
 
-/// The files of a container's control group that say so.
+/// The limit files of a container's control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     cpu: PathBuf,
@@ -29,14 +29,14 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Of the container that a process is in.
+    /// The control group of a process.
     pub(crate) fn of(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/cgroup");
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
         Self::parse(&text).with_context(|| format!("{path} names no control group of CPU and memory"))
     }
 
-    /// From a `/proc/PID/cgroup` text. What no hierarchy of version 1 has is in the one of version 2.
+    /// From a `/proc/PID/cgroup` text. A controller without a version 1 hierarchy is in the version 2 hierarchy.
     fn parse(text: &str) -> Option<Self> {
         let path = |controller: &str| {
             let mut lines = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
@@ -54,7 +54,7 @@ impl Group {
         Some(Self { cpu: cpu.into(), memory: memory.into() })
     }
 
-    /// What it holds; nothing where the container has no limit, or is gone.
+    /// The current limits; `None` if the container lacks a limit or is gone.
     pub(crate) fn limits(&self) -> Option<Limits> {
         let first = |path: &PathBuf| -> Option<i64> {
             fs::read_to_string(path).ok()?.split_whitespace().next()?.parse().ok()
@@ -63,11 +63,11 @@ impl Group {
     }
 }
 
-/// Awaits a change of a group in a thread of its own, so that nothing else delays the look.
+/// Polls a group in its own thread, so that other work does not delay the polling.
 pub(crate) struct Change(JoinHandle<Option<SystemTime>>);
 
 impl Change {
-    /// Begins to look; gives up after `patience`.
+    /// Starts polling; gives up after `patience`.
     pub(crate) fn watch(group: Group, wanted: Limits, patience: Duration) -> Self {
         Self(std::thread::spawn(move || {
             let start = Instant::now();
@@ -81,7 +81,7 @@ impl Change {
         }))
     }
 
-    /// When the group held all that was wanted.
+    /// Time when the group had all wanted limits. Fails if it never had.
     pub(crate) async fn time(self) -> Result<SystemTime> {
         let joined = tokio::task::spawn_blocking(|| self.0.join()).await.context("cannot wait")?;
         let looked = joined.map_err(|_| anyhow!("the look at the control group broke off"))?;

@@ -1,5 +1,4 @@
-//! What the benchmarks share: the cluster, its processes and pitstop's programs, Pods to work on, requests, order books,
-//! watches with times of arrival, the audit log with writes and steps, control groups, and figures.
+//! Code shared by the benchmarks.
 
 pub(crate) mod audit;
 pub(crate) mod books;
@@ -14,12 +13,12 @@ pub(crate) mod steps;
 pub(crate) mod tape;
 pub(crate) mod writes;
 
-/// How a benchmark ended.
+/// Result of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The bound holds.
     Within,
-    /// It does not.
+    /// The bound is exceeded.
     Exceeded,
 }
 
@@ -30,7 +29,7 @@ impl Verdict {
     }
 }
 
-/// Says what is being done.
+/// Prints progress to stderr.
 pub(crate) fn say(text: impl AsRef<str>) {
     eprintln!("    {}", text.as_ref());
 }

@@ -13,29 +13,29 @@ use pitstop_cri::ContainerId;
 
 use super::tape::Tape;
 
-/// The container that is worked on.
+/// Name of the measured container.
 pub(crate) const CONTAINER: &str = "app";
-/// Time between the stop signal and the kill; the container ends at once.
+/// Time between the stop signal and the kill. The container ends at the signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(GRACE_SECONDS.unsigned_abs());
 const GRACE_SECONDS: i64 = 5;
 
-/// The image that every cluster of `tests/cluster` has.
+/// An image that every cluster of `tests/cluster` has.
 const IMAGE: &str = "pitstop.dev/test/busybox:1";
-/// Process 1 of a container ends at a signal only if it has a handler for it.
-/// By one image, it ends at once.
+/// Process 1 of a container ends at a signal only if it handles the signal. With the `crash` image the script exits at
+/// once.
 const SCRIPT: &str = "[ \"$VERSION\" = crash ] && exit 1; trap 'exit 0' TERM; sleep 86400 & wait";
 const LABEL: &str = "pitstop.dev/bench";
-/// Until all Pods run, on a busy machine.
+/// Longest wait for all Pods, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// A namespace of our own. Call [`Yard::close`] at the end.
+/// A namespace of the benchmark. Call [`Yard::close`] at the end.
 pub(crate) struct Yard {
     pub(crate) client: Client,
     pub(crate) namespace: String,
 }
 
 impl Yard {
-    /// Measures in one of that purpose, which goes afterwards.
+    /// Measures in a new namespace named after `purpose`, then deletes it.
     pub(crate) async fn within<T>(
         client: &Client,
         purpose: &str,
@@ -49,11 +49,11 @@ impl Yard {
         Ok(measured)
     }
 
-    /// Makes it, and removes what an earlier run that was interrupted left behind.
+    /// Creates the namespace, and removes those of interrupted runs.
     async fn open(client: &Client, purpose: &str) -> Result<Self> {
         let api: Api<Namespace> = Api::all(client.clone());
         for old in api.list(&ListParams::default().labels(LABEL)).await? {
-            // It may be on its way out already.
+            // It may be terminating already.
             let _ = api.delete(&old.name_any(), &DeleteParams::default()).await;
         }
         let namespace = Namespace {
@@ -70,7 +70,7 @@ impl Yard {
         Ok(yard)
     }
 
-    /// No Pod is admitted before the namespace's ServiceAccount is there.
+    /// Waits for the namespace's ServiceAccount: no Pod is admitted without it.
     async fn account(&self) -> Result<()> {
         let begin = Instant::now();
         let mut accounts = Tape::<ServiceAccount>::start(self.api()).await?;
@@ -127,7 +127,7 @@ impl Yard {
         Ok(())
     }
 
-    /// Deletes the namespace; what is in it goes in the background.
+    /// Deletes the namespace. Kubernetes deletes its contents in the background.
     pub(crate) async fn close(self) -> Result<()> {
         let api: Api<Namespace> = Api::all(self.client);
         api.delete(&self.namespace, &DeleteParams::default()).await.context("cannot delete the namespace")?;
@@ -156,13 +156,13 @@ fn pod(name: &str, resources: &ResourceRequirements) -> Pod {
     }
 }
 
-/// The state of the Pod's container while it runs and is ready.
+/// Status of the Pod's container, if it is ready.
 pub(crate) fn ready_container(pod: &Pod) -> Option<&ContainerStatus> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
     statuses.iter().find(|status| status.name == CONTAINER && status.ready)
 }
 
-/// Whether this is that Pod, and an instance of its container has failed.
+/// Whether `seen` is that Pod and an instance of its container has failed.
 pub(crate) fn failed(seen: &Pod, pod: &str) -> bool {
     let statuses = seen.status.iter().filter_map(|status| status.container_statuses.as_ref()).flatten();
     let of = statuses.filter(|status| seen.name_any() == pod && status.name == CONTAINER);
@@ -171,7 +171,7 @@ pub(crate) fn failed(seen: &Pod, pod: &str) -> bool {
         .any(|ended| ended.exit_code != 0)
 }
 
-/// Whether this is that Pod, with another container than the old one running and ready.
+/// Whether `seen` is that Pod and a container other than `old` is ready.
 pub(crate) fn replaced(seen: &Pod, pod: &str, old: &ContainerId) -> bool {
     seen.name_any() == pod
         && ready_container(seen)

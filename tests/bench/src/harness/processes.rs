@@ -1,4 +1,4 @@
-//! Processes of containers, as this machine sees them.
+//! Processes of containers, as seen on this machine.
 
 use std::fs;
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-/// How often a process is looked at while its end is awaited.
+/// Polling period.
 const PERIOD: Duration = Duration::from_micros(100);
 
 /// The first process of a container: in the container's cgroup, with process ID 1 in the container.
@@ -14,7 +14,7 @@ pub(crate) fn of_container(container_id: &str) -> Result<u32> {
     let entries = fs::read_dir("/proc").context("cannot read /proc")?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     for pid in ids {
-        // A process that has ended meanwhile has no files.
+        // The files are missing if the process has ended meanwhile.
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         if read("cgroup").contains(container_id) && is_first(&read("status")) {
             return Ok(pid);
@@ -32,11 +32,10 @@ fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
     status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Length of the ticks that `/proc/PID/stat` counts in: `USER_HZ`, 100 a second on every architecture that we
-/// build for.
+/// Length of a tick in `/proc/PID/stat`: `USER_HZ` is 100 a second on every architecture that we build for.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Processor time that a process has used so far, all its threads together.
+/// Processor time that a process and all its threads have used.
 pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -44,7 +43,7 @@ pub(crate) fn cpu(pid: u32) -> Result<Duration> {
     Ok(TICK * ticks)
 }
 
-/// `utime` and `stime` of a `/proc/PID/stat` text. The name in parentheses may hold anything.
+/// Sum of `utime` and `stime` of a `/proc/PID/stat` text. The name in parentheses may contain any character.
 fn ticks(stat: &str) -> Option<u32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let user: u32 = fields.next()?.parse().ok()?;
@@ -52,7 +51,7 @@ fn ticks(stat: &str) -> Option<u32> {
     user.checked_add(system)
 }
 
-/// Makes the kernel forget the process's peak of resident memory: it counts anew from what is resident now.
+/// Resets the process's peak of resident memory to the current value.
 pub(crate) fn forget_peak(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
     fs::write(&path, "5").with_context(|| format!("cannot write {path}"))
@@ -61,16 +60,16 @@ pub(crate) fn forget_peak(pid: u32) -> Result<()> {
 /// Memory of a process, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Memory {
-    /// What is in memory now.
+    /// Resident memory now.
     pub(crate) resident: u64,
-    /// The most that ever was.
+    /// Peak of resident memory.
     pub(crate) peak: u64,
-    /// The part of what is in memory that belongs to no file.
+    /// Resident memory that belongs to no file.
     pub(crate) anonymous: u64,
 }
 
 impl Memory {
-    /// Of a running process.
+    /// Memory of a running process.
     pub(crate) fn of(pid: u32) -> Result<Self> {
         let path = format!("/proc/{pid}/status");
         let status = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -82,7 +81,7 @@ impl Memory {
         Some(Self { resident: kib("VmRSS")?, peak: kib("VmHWM")?, anonymous: kib("RssAnon")? })
     }
 
-    /// The larger of each.
+    /// The larger value of each field.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             resident: self.resident.max(other.resident),
@@ -92,11 +91,11 @@ impl Memory {
     }
 }
 
-/// Awaits the end of a process in a thread of its own, so that nothing else delays the look.
+/// Polls for a process's end in its own thread, so that other work does not delay the polling.
 pub(crate) struct End(JoinHandle<Option<Instant>>);
 
 impl End {
-    /// Begins to look; gives up after `patience`.
+    /// Starts polling; gives up after `patience`.
     pub(crate) fn watch(pid: u32, patience: Duration) -> Result<Self> {
         let exe = format!("/proc/{pid}/exe");
         if fs::read_link(&exe).is_err() {
@@ -105,7 +104,7 @@ impl End {
         let look = move || {
             let start = Instant::now();
             while start.elapsed() < patience {
-                // It leads nowhere from the process's end on, also before its parent has fetched the exit code.
+                // The link is unreadable once the process ends, even before its parent fetches the exit code.
                 if fs::read_link(&exe).is_err() {
                     return Some(Instant::now());
                 }
@@ -116,7 +115,7 @@ impl End {
         Ok(Self(std::thread::spawn(look)))
     }
 
-    /// When the process was gone.
+    /// Time when the process was gone. Fails if it did not end.
     pub(crate) async fn time(self) -> Result<Instant> {
         let joined = tokio::task::spawn_blocking(|| self.0.join()).await.context("cannot wait")?;
         joined.map_err(|_| anyhow!("the look at the process broke off"))?.context("the process did not end")

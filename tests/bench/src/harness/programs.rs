@@ -10,9 +10,9 @@ use kube::{Api, Client, ResourceExt};
 
 use super::processes::of_container;
 
-/// Where pitstop is installed.
+/// pitstop's namespace.
 pub(crate) const NAMESPACE: &str = "pitstop-system";
-/// Both programs, as their Pods are labelled.
+/// Label values of both programs' Pods.
 pub(crate) const COMPONENTS: [&str; 2] = ["daemon", "controller"];
 
 const SELECTOR: &str = "app.kubernetes.io/name=pitstop";
@@ -23,15 +23,15 @@ const LEASE: &str = "pitstop-controller";
 pub(crate) struct Program {
     /// One of [`COMPONENTS`].
     pub(crate) component: String,
-    /// Its Pod.
+    /// Name of its Pod.
     pub(crate) pod: String,
-    /// Its number on this machine.
+    /// Its process ID on this machine.
     pub(crate) pid: u32,
-    /// When its container was started.
+    /// Start time of its container.
     pub(crate) started: SystemTime,
 }
 
-/// The processes of pitstop's Pods: at least one of each program, all ready.
+/// Processes of pitstop's Pods. Fails unless each program has a Pod and all Pods are ready.
 pub(crate) async fn find(client: &Client) -> Result<Vec<Program>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let mut programs = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) async fn find(client: &Client) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The Pod whose controller leads.
+/// Name of the leading controller's Pod.
 pub(crate) async fn leader(client: &Client) -> Result<String> {
     let api: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
     let lease = api.get(LEASE).await.context("cannot read the controller's Lease")?;
@@ -68,7 +68,7 @@ pub(crate) async fn leader(client: &Client) -> Result<String> {
 }
 
 impl Program {
-    /// Its Pod's name, and whether it leads.
+    /// Its Pod's name, marked if it leads.
     pub(crate) fn title(&self, leader: &str) -> String {
         let leads = if self.pod == leader { " (leads)" } else { "" };
         format!("{}{leads}", self.pod)

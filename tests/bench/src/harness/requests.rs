@@ -9,7 +9,7 @@ use pitstop_api::recreate::{
 
 use super::pods::CONTAINER;
 
-/// A request of the Pod's own name, by that mechanism.
+/// A request with the Pod's name and that mechanism.
 pub(crate) fn restart(pod: &str, mechanism: Mechanism) -> ContainerRecreateRequest {
     let containers = vec![RecreateContainer { name: CONTAINER.to_owned(), ..RecreateContainer::default() }];
     let spec = ContainerRecreateRequestSpec {
@@ -21,7 +21,7 @@ pub(crate) fn restart(pod: &str, mechanism: Mechanism) -> ContainerRecreateReque
     ContainerRecreateRequest::new(pod, spec)
 }
 
-/// Whether an ended request restarted its container; nothing for one that has not ended, or is another one.
+/// Whether an ended request restarted its container; `None` if `seen` has not ended or has another name.
 pub(crate) fn outcome(name: &str, seen: &ContainerRecreateRequest) -> Option<bool> {
     let status = seen.status.as_ref().filter(|_| seen.name_any() == name)?;
     (status.phase == Some(Phase::Completed)).then(|| {

@@ -1,4 +1,4 @@
-//! Where the time goes: the API writes between two moments, when each begins and how long it takes.
+//! Steps: the API writes between two moments, with begin and duration.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -15,10 +15,10 @@ pub(crate) struct Step {
     took: f64,
 }
 
-/// Every API write of pitstop's programs and of the benchmark that arrived between two moments, and `last`, from
-/// the last answer to the second moment. Writes may overlap.
+/// Every API write of pitstop's programs and of the benchmark that arrived between two moments. The step `last` lasts
+/// from the last answer to the second moment. Writes may overlap.
 ///
-/// The API server, pitstop and the benchmark run on one machine, and so by one clock.
+/// The API server, pitstop and the benchmark run on one machine and share its clock.
 pub(crate) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &str) -> Vec<Step> {
     let writes = entries.iter().filter(|e| is_write(e) && e.received() >= from && e.received() <= to);
     let mut steps: Vec<Step> = writes
@@ -35,8 +35,8 @@ pub(crate) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &
     steps
 }
 
-/// The steps of many, in the order in which they begin, as rows: begins, took (median, smallest, largest), number.
-/// What happens twice in one is two steps.
+/// Steps of many measurements as rows, by begin: begin, duration (median, smallest, largest), number. A repeated write
+/// of one measurement is a separate step.
 pub(crate) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]> {
     let mut found: BTreeMap<(String, usize), Vec<&Step>> = BTreeMap::new();
     for steps in all {
@@ -61,7 +61,7 @@ pub(crate) fn rows<'a>(all: impl Iterator<Item = &'a [Step]>) -> Vec<[String; 6]
         .collect()
 }
 
-/// Events and leases are not on anyone's way.
+/// Whether a write counts: events and leases delay no request.
 fn is_write(entry: &Entry) -> bool {
     entry.program().starts_with("pitstop-")
         && entry.writes()

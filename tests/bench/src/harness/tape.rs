@@ -1,4 +1,4 @@
-//! A watch whose changes are kept with the time of their arrival.
+//! A watch that keeps changes with their times of arrival.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ use super::say;
 /// One change.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<K> {
-    /// When it arrived.
+    /// Time of arrival.
     pub(crate) at: Instant,
-    /// The object after it.
+    /// The object after the change.
     pub(crate) object: K,
 }
 
-/// The changes of one kind in one namespace since the tape was started.
+/// Changes of one kind in one namespace since the start of the tape.
 pub(crate) struct Tape<K> {
     changes: mpsc::UnboundedReceiver<Result<Seen<K>>>,
     seen: Vec<Seen<K>>,
@@ -34,7 +34,7 @@ impl<K> Tape<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    /// Starts to watch; ready once the watch stands.
+    /// Starts to watch; returns after the first list.
     pub(crate) async fn start(api: Api<K>) -> Result<Self> {
         let (sender, mut changes) = mpsc::unbounded_channel();
         let (standing, stands) = tokio::sync::oneshot::channel();
@@ -48,7 +48,7 @@ where
         Ok(Self { changes, seen: Vec::new(), task })
     }
 
-    /// Waits for the first change after `since` for which `wanted` gives something.
+    /// Waits for the first change after `since` for which `wanted` returns a value.
     pub(crate) async fn find<T>(
         &mut self,
         since: Instant,
@@ -105,12 +105,12 @@ async fn record<K>(
         let told = match change {
             Ok(Event::Apply(object) | Event::InitApply(object)) => sender.send(Ok(Seen { at, object })),
             Ok(Event::InitDone) => {
-                // Nobody waits for a second list.
+                // Only the first list has a waiter.
                 standing.take().map(|standing| standing.send(()));
                 Ok(())
             }
             Ok(Event::Delete(_) | Event::Init) => Ok(()),
-            // A watch that stood begins again where it was: the API server ends those of a kind whose definition changed.
+            // An established watch resumes: the API server ends watches of a kind whose definition changed.
             Err(error) if standing.is_none() => {
                 say(format!(
                     "a watch begins again; what came meanwhile counts as later than it was: {error}"

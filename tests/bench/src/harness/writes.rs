@@ -1,29 +1,29 @@
-//! What pitstop wrote, from the audit log.
+//! pitstop's writes, from the audit log.
 
 use std::collections::BTreeMap;
 
 use super::audit::Entry;
 
-/// For people, and lost when there are too many: no part of what a request costs.
+/// Events are not counted as cost of a request: they are for people, and lost if too many.
 const ASIDE: &str = "events";
 
-/// How often something was written.
+/// Numbers of writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
-    /// Attempts, refused ones among them.
+    /// Attempts, including refused ones.
     pub(crate) all: usize,
-    /// Refused ones: conflicts, mostly.
+    /// Refused attempts, mostly conflicts.
     pub(crate) refused: usize,
 }
 
-/// Writes by `account: verb resource`, and how many there are in all.
+/// Numbers of writes by `account: verb resource`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
     pub(crate) of: BTreeMap<String, Count>,
 }
 
 impl Writes {
-    /// Every write of a `ServiceAccount` of that namespace, events aside.
+    /// Counts every write of that namespace's `ServiceAccount`s, except events.
     pub(crate) fn count<'a>(entries: impl IntoIterator<Item = &'a Entry>, namespace: &str) -> Self {
         let mut writes = Self::default();
         for entry in entries {
@@ -32,7 +32,7 @@ impl Writes {
         writes
     }
 
-    /// Counts a request if it is such a write; says whether it is.
+    /// Counts a request if it is such a write; returns whether it is.
     pub(crate) fn add(&mut self, entry: &Entry, namespace: &str) -> bool {
         let counts = entry.writes() && entry.object_ref.resource != ASIDE;
         let Some(account) = entry.account(namespace).filter(|_| counts) else { return false };
@@ -42,7 +42,7 @@ impl Writes {
         true
     }
 
-    /// All of them.
+    /// Number of all writes.
     pub(crate) fn total(&self) -> usize {
         self.of.values().map(|count| count.all).sum()
     }

@@ -1,4 +1,4 @@
-//! One Pod, by an update or by a bare patch.
+//! Image updates of one Pod, by a `PodImageUpdate` or by a bare patch.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,49 +23,49 @@ use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Quiet between two Pods: the kubelet's and pitstop's last writes for one must not meet the next.
+/// Pause between two Pods, so that last writes for one do not disturb the next.
 const PAUSE: Duration = Duration::from_millis(700);
-/// The kubelet looks at its containers once a second; each Pod meets another moment of that second.
+/// The kubelet checks its containers once a second. Each Pod starts at another moment of that second, in milliseconds.
 const SECOND: u32 = 1000;
 const STRIDE: u32 = 370;
 /// The tag of the new image.
 const TAG: &str = "2";
-/// That of one whose container ends at once.
+/// Tag of an image whose container fails at once.
 const BAD: &str = "crash";
-/// Seconds for which a new container would be watched: it fails sooner.
+/// Seconds for which pitstop observes a new container. The bad image fails sooner.
 const WATCHED: u32 = 30;
 
-/// What measuring needs.
+/// State of the benchmark.
 pub(super) struct Bench<'a> {
     pub(super) yard: &'a Yard,
     pub(super) pods: Tape<Pod>,
     pub(super) updates: Tape<PodImageUpdate>,
     pub(super) audit_log: PathBuf,
-    /// Pods that were worked on.
+    /// Number of measured Pods.
     pub(super) done: u32,
 }
 
-/// A new image, by an update or by a patch: milliseconds since just before that was sent.
+/// A new image by an update or a patch, in milliseconds since just before that was sent.
 pub(super) struct Updated {
     /// The old process was gone.
     pub(super) gone: f64,
     /// The Pod's status with the new container ready arrived here.
     pub(super) ready: f64,
-    /// The update's status with its end arrived here; for a patch, the same as `ready`.
+    /// The update's status with its end arrived here; `ready` for a patch.
     pub(super) over: f64,
-    /// What pitstop wrote until nothing was left to do about it.
+    /// pitstop's writes until the orders were removed.
     pub(super) writes: Writes,
 }
 
 impl Bench<'_> {
-    /// Takes the new image from the node.
+    /// Removes the new image from the node.
     pub(super) async fn forget(&mut self, lab: &Lab) -> Result<()> {
         images::forget(lab)?;
         self.pause().await;
         Ok(())
     }
 
-    /// A new image by a `PodImageUpdate` of the Pod's own name.
+    /// Updates the image by a `PodImageUpdate` with the Pod's name.
     pub(super) async fn by_update(&mut self, pod: &str) -> Result<Updated> {
         let (old, end) = self.fresh(pod).await?;
         let mark = Mark::end_of(&self.audit_log)?;
@@ -76,7 +76,7 @@ impl Bench<'_> {
         no_orders(&self.yard.client, PATIENCE).await?;
         self.pause().await;
         let entries = mark.read()?;
-        // The lease is renewed whether there is an update or not.
+        // Renewals of the lease do not depend on updates.
         let of_update = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
         Ok(Updated {
             gone: milliseconds(gone),
@@ -86,7 +86,7 @@ impl Bench<'_> {
         })
     }
 
-    /// A new image by a patch of the Pod.
+    /// Updates the image by a patch of the Pod.
     pub(super) async fn by_patch(&mut self, pod: &str) -> Result<Updated> {
         let (old, end) = self.fresh(pod).await?;
         let start = self.patch(pod, TAG).await?;
@@ -96,7 +96,8 @@ impl Bench<'_> {
         Ok(Updated { gone, ready, over: ready, writes: Writes::default() })
     }
 
-    /// An image that fails, by an update that is to take it back: milliseconds from the failure to the old image being ready again.
+    /// Updates to a failing image by an update that rolls back. Returns milliseconds from the failure until the old
+    /// image is ready again.
     pub(super) async fn back_by_update(&mut self, pod: &str) -> Result<f64> {
         let image = self.image(pod).await?;
         let start = self.update(pod, BAD, WATCHED).await?;
@@ -108,7 +109,7 @@ impl Bench<'_> {
         Ok(milliseconds(ready - failed))
     }
 
-    /// The same by a patch, and another one as soon as the failure is seen.
+    /// The same by a patch, and a second patch as soon as the failure is seen.
     pub(super) async fn back_by_patch(&mut self, pod: &str) -> Result<f64> {
         let image = self.image(pod).await?;
         let start = self.patch(pod, BAD).await?;
@@ -119,7 +120,7 @@ impl Bench<'_> {
         Ok(milliseconds(ready - failed))
     }
 
-    /// Creates an update of the Pod's own name; when.
+    /// Creates an update with the Pod's name; returns the time just before.
     async fn update(&self, pod: &str, tag: &str, observe: u32) -> Result<Instant> {
         let api: Api<PodImageUpdate> = self.yard.api();
         let update = images::update(pod, tag, &json!({"podRef": {"name": pod}, "observeSeconds": observe}));
@@ -130,7 +131,7 @@ impl Bench<'_> {
         Ok(start)
     }
 
-    /// When the status with the end of that update arrived here, which must be this one.
+    /// Time when the status with the update's end arrived here. Fails if the end is not `end`.
     async fn ends(&mut self, start: Instant, pod: &str, end: Phase) -> Result<Instant> {
         let over = |seen: &PodImageUpdate| {
             let status = seen.status.as_ref().filter(|_| seen.name_any() == pod)?;
@@ -146,7 +147,7 @@ impl Bench<'_> {
         Ok(over)
     }
 
-    /// Patches the image of the Pod; when.
+    /// Patches the Pod's image; returns the time just before.
     async fn patch(&self, pod: &str, tag: &str) -> Result<Instant> {
         let api: Api<Pod> = self.yard.api();
         let image = format!("{}:{tag}", images::REPOSITORY);
@@ -165,13 +166,13 @@ impl Bench<'_> {
         Ok(ready_container(&object).context("the container is not ready")?.image_id.clone())
     }
 
-    /// When a container that had failed arrived here.
+    /// Time when the Pod's status with a failed container arrived here.
     async fn fails(&mut self, start: Instant, pod: &str) -> Result<Instant> {
         let is = |seen: &Pod| failed(seen, pod).then_some(());
         Ok(self.pods.find(start, PATIENCE, "the new container to fail", is).await?.0)
     }
 
-    /// When the container with that image, ready, arrived here.
+    /// Time when the Pod's status with that image ready arrived here.
     async fn has_again(&mut self, since: Instant, pod: &str, image: &str) -> Result<Instant> {
         let is = |seen: &Pod| {
             let own = (seen.name_any() == pod).then(|| ready_container(seen)).flatten();
@@ -180,7 +181,7 @@ impl Bench<'_> {
         Ok(self.pods.find(since, PATIENCE, "the old image to be ready again", is).await?.0)
     }
 
-    /// The container of a Pod to which nothing has been done, and the end of its process.
+    /// The container of a Pod before its update, and the end of its process.
     async fn fresh(&self, pod: &str) -> Result<(ContainerId, End)> {
         let api: Api<Pod> = self.yard.api();
         let object = api.get(pod).await?;

@@ -1,9 +1,9 @@
-//! `image`: what pitstop adds to a new image in a running Pod, and what it takes off the Pod's outage.
+//! `image`: time that pitstop adds to an image update of a running Pod, and outage that it avoids.
 //!
-//! Four sets of Pods take turns. Two get the image by a `PodImageUpdate`, two by a bare patch of the Pod; of each, one finds it
-//! on the node, and one has it pulled from a registry that answers late. By a bare patch the kubelet stops the old container
-//! and then pulls, so the outage has the pull in it. Two further sets get an image whose container ends at once, and go back: by the
-//! update itself, or by a patch that is sent as soon as the end is seen.
+//! Four sets of Pods take turns. Two are updated by a `PodImageUpdate`, two by a bare patch of the Pod. One set of each
+//! finds the image on the node; the other pulls it from a registry that answers late. With a bare patch the kubelet
+//! stops the old container and then pulls, so the outage includes the pull. Two further sets get an image whose
+//! container fails at once, and roll back: by the update itself, or by a patch sent as soon as the failure is seen.
 
 mod measure;
 
@@ -18,29 +18,29 @@ use crate::harness::pods::Yard;
 use crate::harness::tape::Tape;
 use crate::harness::{Verdict, say};
 
-/// Most time from the create to the end, as a part of that from a bare patch to the new container being ready.
+/// Bound: time from create to end, divided by that from a bare patch to the new container being ready.
 const WHOLE: f64 = 1.5;
-/// Most time without a ready container while the registry is late, as a part of that where the image is there.
+/// Bound: outage with a late registry, divided by that of a bare patch with the image on the node.
 const GAP: f64 = 1.3;
-/// Most time from the failure of the new image to the old one being ready again, as a part of that by a bare patch back.
+/// Bound: time from the failure until the old image is ready again, divided by that of a bare patch.
 const BACK: f64 = 2.0;
-/// Most API writes of pitstop for an update.
+/// Bound: API writes of pitstop for an update.
 const WRITES: usize = 8;
 
-/// How late the registry answers, in milliseconds.
+/// Delay of the registry's answers, in milliseconds.
 const LATE: u64 = 2000;
 /// Rounds whose Pods run at a time.
 const ROUND: usize = 3;
 const SETS: [&str; 6] = ["late-update", "update", "patch", "late-patch", "back-update", "back-patch"];
 
-/// What was measured, each over a set of Pods of its own.
+/// Measurements, each with its own set of Pods.
 #[derive(Default)]
 struct Measured {
     late_update: Vec<Updated>,
     update: Vec<Updated>,
     patch: Vec<Updated>,
     late_patch: Vec<Updated>,
-    /// Milliseconds from the failure to the old image being ready again.
+    /// Milliseconds from the failure until the old image is ready again.
     back_update: Vec<f64>,
     back_patch: Vec<f64>,
 }
@@ -69,7 +69,7 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
     };
     let mut measured = Measured::default();
     for (at, [late_update, update, patch, late_patch, back_update, back_patch]) in names.iter().enumerate() {
-        // Few at a time, so that the machine does little else.
+        // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
             yard.clear().await?;
             yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;

@@ -1,4 +1,4 @@
-//! One Pod, by request or at the runtime.
+//! Restarts of one Pod, by request or at the runtime.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -22,23 +22,23 @@ use crate::harness::tape::Tape;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Quiet between two Pods: the kubelet's and pitstop's last writes for one must not meet the next.
+/// Pause between two Pods, so that last writes for one do not disturb the next.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The kubelet looks at its containers once a second; each Pod meets another moment of that second.
+/// The kubelet checks its containers once a second. Each Pod starts at another moment of that second, in milliseconds.
 const SECOND: u32 = 1000;
 const STRIDE: u32 = 370;
 
-/// What measuring needs.
+/// State of the benchmark.
 pub(super) struct Bench<'a> {
     pub(super) yard: &'a Yard,
     pub(super) pods: Tape<Pod>,
     pub(super) requests: Tape<ContainerRecreateRequest>,
     pub(super) audit_log: PathBuf,
-    /// Pods that were worked on.
+    /// Number of measured Pods.
     pub(super) done: u32,
 }
 
-/// A restart by request: milliseconds since just before the request was sent.
+/// A restart by request, in milliseconds since just before the request was sent.
 pub(super) struct ByRequest {
     /// The old process was gone.
     pub(super) gone: f64,
@@ -46,13 +46,13 @@ pub(super) struct ByRequest {
     pub(super) ready: f64,
     /// The request's status with `Completed` arrived here.
     pub(super) completed: f64,
-    /// From the request to the old process's end.
+    /// Steps from the request to the old process's end.
     pub(super) stop_steps: Vec<Step>,
-    /// From the new container to `Completed`.
+    /// Steps from the new container to `Completed`.
     pub(super) end_steps: Vec<Step>,
 }
 
-/// A stop sent straight to the runtime: milliseconds since just before it was sent.
+/// A stop sent directly to the runtime, in milliseconds since just before it was sent.
 pub(super) struct Direct {
     /// The old process was gone.
     pub(super) gone: f64,
@@ -60,7 +60,7 @@ pub(super) struct Direct {
     pub(super) ready: f64,
 }
 
-/// A Pod before anything is done to it.
+/// A Pod before its restart.
 struct Fresh {
     container: ContainerId,
     pid: u32,
@@ -113,7 +113,7 @@ impl Bench<'_> {
     pub(super) async fn direct(&mut self, cluster: &Cluster, pod: &str) -> Result<Direct> {
         let fresh = self.fresh(pod).await?;
         let runtime = pitstop_cri::connect(&cluster.containerd_socket(&fresh.node)?, Deadlines::default())?;
-        // The daemon is connected already, and so are we from here on.
+        // Connect before the measurement, because the daemon is also connected already.
         runtime.version().await?;
         let end = End::watch(fresh.pid, PATIENCE)?;
 
@@ -144,7 +144,7 @@ impl Bench<'_> {
         Ok(Fresh { container, pid, node })
     }
 
-    /// When the Pod's status showed another container, ready.
+    /// Time when the Pod's status showed a new ready container.
     async fn restarted(&mut self, since: Instant, pod: &str, old: &ContainerId) -> Result<Instant> {
         let restarted = |seen: &Pod| replaced(seen, pod, old).then_some(());
         let (at, ()) = self.pods.find(since, PATIENCE, "the new container to be ready", restarted).await?;
@@ -152,7 +152,7 @@ impl Bench<'_> {
     }
 }
 
-/// What lies between the last write before the stop and the process's end.
+/// Name of the step from the last write before the stop to the process's end.
 fn last_step(mechanism: Mechanism) -> &'static str {
     match mechanism {
         Mechanism::Kubelet => "kubelet: stop, until the process is gone",

@@ -1,9 +1,9 @@
-//! `latency`: what pitstop adds to the restart of a container, by each mechanism.
+//! `latency`: time that pitstop adds to the restart of a container, by each mechanism.
 //!
 //! Three sets of Pods take turns. Two are restarted by request: through the runtime and through the kubelet. In the
-//! third the same container gets the same stop straight from here, through the same socket: the floor, below which
-//! no one who stops containers through the runtime can be. What comes between such a stop and the new container is
-//! the kubelet's, with and without pitstop; through the kubelet there is no such gap.
+//! third the benchmark sends the same stop through the same socket. That is the floor: no client that stops containers
+//! through the runtime can be faster. The time between such a stop and the new container is the kubelet's, with and
+//! without pitstop. A restart through the kubelet has no such gap.
 
 mod measure;
 
@@ -19,15 +19,15 @@ use crate::harness::steps::{self, Step};
 use crate::harness::tape::Tape;
 use crate::harness::{Verdict, say};
 
-/// Most that pitstop may add through the runtime, in milliseconds; what `OpenKruise` 1.9 adds.
+/// Most time that pitstop may add through the runtime, in milliseconds: the time that `OpenKruise` 1.9 adds.
 const ADDED: f64 = 36.0;
-/// Most that a whole restart through the kubelet may take, as a part of one by a bare runtime stop.
+/// Bound: time of a whole restart through the kubelet, divided by that by a bare runtime stop.
 const KUBELET: f64 = 0.5;
 
 /// Pods of each set that run at a time.
 const ROUND: usize = 5;
 
-/// What was measured, each over a set of Pods of its own.
+/// Measurements, each with its own set of Pods.
 #[derive(Default)]
 struct Measured {
     runtime: Vec<ByRequest>,
@@ -56,7 +56,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
     };
     let mut measured = Measured::default();
     for (at, [runtime, kubelet, direct]) in names.iter().enumerate() {
-        // Few at a time, so that the machine does little else.
+        // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
             yard.clear().await?;
             yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;

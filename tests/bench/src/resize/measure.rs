@@ -1,4 +1,4 @@
-//! One Pod, by request or by a bare patch.
+//! Resizes of one Pod, by request or by a bare patch.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
@@ -25,32 +25,32 @@ use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Quiet between two Pods: the kubelet's and pitstop's last writes for one must not meet the next.
+/// Pause between two Pods, so that last writes for one do not disturb the next.
 const PAUSE: Duration = Duration::from_millis(700);
-/// The kubelet looks at its containers once a second; each Pod meets another moment of that second.
+/// The kubelet checks its containers once a second. Each Pod starts at another moment of that second, in milliseconds.
 const SECOND: u32 = 1000;
 const STRIDE: u32 = 370;
 
-/// What the containers begin with, as amounts of `requests.cpu`, `limits.cpu`, `requests.memory` and `limits.memory`.
+/// Original resources: `requests.cpu`, `limits.cpu`, `requests.memory` and `limits.memory`.
 const BEFORE: [&str; 4] = ["100m", "200m", "64Mi", "128Mi"];
-/// What changes: `requests.cpu`, `limits.cpu`, `limits.memory`.
+/// New resources: `requests.cpu`, `limits.cpu`, `limits.memory`.
 const AFTER: [&str; 3] = ["150m", "400m", "256Mi"];
-/// The same in the control group.
+/// The original and the new limits in the control group.
 const HELD: [Limits; 2] =
     [Limits { cpu_quota: 20_000, memory: 128 << 20 }, Limits { cpu_quota: 40_000, memory: 256 << 20 }];
 
-/// What measuring needs.
+/// State of the benchmark.
 pub(super) struct Bench<'a> {
     pub(super) yard: &'a Yard,
     pub(super) requests: Tape<PodResize>,
     pub(super) audit_log: PathBuf,
-    /// Pods that were worked on.
+    /// Number of measured Pods.
     pub(super) done: u32,
 }
 
-/// What followed a patch, in milliseconds since its arrival at the API server.
+/// Effects of a patch, in milliseconds since its arrival at the API server.
 pub(super) struct Patched {
-    /// It was answered.
+    /// The API server had answered.
     pub(super) answered: f64,
     /// The container's control group had the values.
     pub(super) held: f64,
@@ -58,19 +58,19 @@ pub(super) struct Patched {
 
 /// A resize by request, in milliseconds.
 pub(super) struct ByRequest {
-    /// From the arrival of the request at the API server to that of the patch.
+    /// From the request's arrival at the API server to the patch's arrival.
     pub(super) before: f64,
-    /// What followed the patch.
+    /// Effects of the patch.
     pub(super) patched: Patched,
-    /// From just before the request was sent to the arrival of its end here.
+    /// From just before the request was sent to the arrival of its end in this process.
     pub(super) over: f64,
-    /// What pitstop wrote until nothing was left to do about it.
+    /// pitstop's writes until the orders were removed.
     pub(super) writes: Writes,
-    /// From the request to the values.
+    /// Steps from the request to the new limits.
     pub(super) steps: Vec<Step>,
 }
 
-/// The resources that the containers begin with.
+/// The original resources of the containers.
 pub(super) fn before() -> ResourceRequirements {
     let [cpu_request, cpu_limit, memory_request, memory_limit] = BEFORE;
     let amounts = |cpu: &str, memory: &str| {
@@ -110,10 +110,10 @@ impl Bench<'_> {
 
         let entries = mark.read()?;
         let patch = patch_of(&entries, pod, |entry| entry.account(NAMESPACE).is_some())?;
-        // There is one request at a time.
+        // Only one request exists at a time.
         let create = entries.iter().find(|entry| entry.what() == "create podresizes");
         let create = create.context("the audit log has no create of the request")?;
-        // The lease is renewed whether there is a request or not.
+        // Renewals of the lease do not depend on requests.
         let of_request = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
         Ok(ByRequest {
             before: signed(create.received(), patch.received()),
@@ -124,7 +124,7 @@ impl Bench<'_> {
         })
     }
 
-    /// Resizes a Pod by a patch, the same change.
+    /// Makes the same change by a patch of the Pod.
     pub(super) async fn bare(&mut self, pod: &str) -> Result<Patched> {
         let mark = Mark::end_of(&self.audit_log)?;
         let change = self.expect(pod).await?;
@@ -142,7 +142,7 @@ impl Bench<'_> {
         Ok(Patched::of(patch_of(&entries, pod, |entry| entry.program() == "pitstop-bench")?, held))
     }
 
-    /// Begins to look for the new values in the control group of a Pod's container.
+    /// Starts polling the control group of a Pod's container for the new limits.
     async fn expect(&self, pod: &str) -> Result<Change> {
         let api: Api<Pod> = self.yard.api();
         let object = api.get(pod).await?;
@@ -164,7 +164,7 @@ impl Bench<'_> {
     }
 }
 
-/// A request of the Pod's own name.
+/// A request with the Pod's name.
 fn request(pod: &str) -> Result<PodResize> {
     let [cpu_request, cpu_limit, memory_limit] = AFTER;
     let container = json!({"name": CONTAINER, "resources": {
@@ -179,7 +179,7 @@ fn request(pod: &str) -> Result<PodResize> {
     Ok(PodResize::new(pod, spec))
 }
 
-/// The patch of `pods/resize` that took effect, of those that are `wanted`.
+/// The last accepted patch of `pods/resize` that is `wanted`.
 fn patch_of<'a>(entries: &'a [Entry], pod: &str, wanted: impl Fn(&Entry) -> bool) -> Result<&'a Entry> {
     let mut patches = entries.iter().filter(|e| e.what() == "patch pods/resize" && e.object_ref.name == pod);
     patches.rfind(|e| !e.refused() && wanted(e)).context("the audit log has no patch of the Pod's resources")

@@ -1,7 +1,7 @@
-//! `resize`: what pitstop adds to a change of a Pod's resources through the API server.
+//! `resize`: time that pitstop adds to a resize of a Pod through the API server.
 //!
-//! Two sets of Pods take turns. One is resized by request, the other gets the same change from here, as a bare patch of
-//! `pods/resize`. In both the kubelet does the work; what is measured is when the container's control group has it.
+//! Two sets of Pods take turns. One is resized by request. The benchmark patches `pods/resize` of the other directly.
+//! In both the kubelet does the work. The measurement ends when the container's control group has the new limits.
 
 mod measure;
 
@@ -16,15 +16,15 @@ use crate::harness::pods::Yard;
 use crate::harness::tape::Tape;
 use crate::harness::{Verdict, say, steps};
 
-/// Most time from the patch to the values in the control group, as a part of that by a bare patch.
+/// Bound: time from the patch to the limits in the control group, divided by that of a bare patch.
 const HELD: f64 = 1.1;
-/// Most API writes of pitstop for a request.
+/// Bound: API writes of pitstop for a request.
 const WRITES: usize = 6;
 
 /// Pods of each set that run at a time.
 const ROUND: usize = 5;
 
-/// What was measured, each over a set of Pods of its own.
+/// Measurements, each with its own set of Pods.
 #[derive(Default)]
 struct Measured {
     by_request: Vec<ByRequest>,
@@ -47,7 +47,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
     let mut bench = Bench { yard, requests, audit_log: cluster.audit_log(), done: 0 };
     let mut measured = Measured::default();
     for (at, [request, bare]) in names.iter().enumerate() {
-        // Few at a time, so that the machine does little else.
+        // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
             yard.clear().await?;
             let round = names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat();
@@ -58,7 +58,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
             measured.by_request.push(bench.by_request(request).await.with_context(|| of(request))?);
             Ok(())
         };
-        // Each goes first every other time.
+        // Alternate which way is first.
         if at % 2 == 0 {
             by_request(&mut bench).await?;
         }

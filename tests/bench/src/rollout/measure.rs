@@ -1,4 +1,4 @@
-//! One new image for all Pods, in three ways.
+//! Updates of all Pods to one new image, in three ways.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -24,35 +24,36 @@ use crate::harness::writes::Writes;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_mins(15);
-/// Quiet between two ways: what follows the one must not meet the next. Of Pods that are gone, a kubelet removes containers and
-/// sandboxes once a minute (`ContainerGCPeriod` of `pkg/kubelet`, Kubernetes 1.36): for 100 Pods, some 3 s of processor time.
+/// Pause between two ways, so that the clean-up of one does not disturb the next. Once a minute a kubelet removes
+/// containers and sandboxes of deleted Pods (`ContainerGCPeriod` of `pkg/kubelet`, Kubernetes 1.36). For 100 Pods this
+/// takes some 3 s of processor time.
 const PAUSE: Duration = Duration::from_secs(75);
-/// The image at the beginning, and those of the three ways. A Pod never gets one that it had before: the kubelet would wait.
+/// Tags of the original image and of the three ways. No Pod gets an image that it had before: the kubelet would wait.
 const TAGS: [&str; 4] = ["1", "2", "big", "away"];
 const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
-/// The same with a port that is open from the start.
+/// The same script with an open port.
 const SERVES: &str = "trap 'exit 0' TERM; httpd -f -p 8080 & wait";
 
-/// What measuring needs.
+/// Parameters of the benchmark.
 pub(super) struct Bench<'a> {
     pub(super) yard: &'a Yard,
     pub(super) lab: &'a Lab,
     pub(super) audit_log: PathBuf,
     pub(super) pods: usize,
     pub(super) at_a_time: usize,
-    /// Seconds after which the first probe can succeed; without a probe if none.
+    /// Seconds after which the first probe can succeed; 0: no probe.
     pub(super) ready_after: u32,
 }
 
-/// What one way took.
+/// Measurement of one way.
 pub(super) struct Rolled {
     /// Seconds from just before the change was sent to its end.
     pub(super) whole: f64,
-    /// Seconds for which a Pod was not in service, on average.
+    /// Average seconds for which a Pod was out of service.
     pub(super) gap: f64,
-    /// Pods that were made for it.
+    /// Number of created Pods.
     pub(super) made: usize,
-    /// What pitstop wrote.
+    /// pitstop's writes.
     pub(super) writes: Writes,
 }
 
@@ -60,7 +61,7 @@ fn image(tag: &str) -> String {
     format!("{REPOSITORY}:{tag}")
 }
 
-/// What the workload's container is beside its name and image.
+/// Fields of the workload's container, without name and image.
 fn container(ready_after: u32) -> Value {
     if ready_after == 0 {
         return json!({"command": ["sh", "-c", SCRIPT]});
@@ -69,7 +70,7 @@ fn container(ready_after: u32) -> Value {
         "readinessProbe": {"tcpSocket": {"port": 8080}, "initialDelaySeconds": ready_after, "periodSeconds": 1}})
 }
 
-/// A workload of such Pods.
+/// A workload whose Pods have one such container per tag.
 fn workload<K: serde::de::DeserializeOwned>(
     name: &str,
     spec: &Value,
@@ -87,7 +88,7 @@ fn workload<K: serde::de::DeserializeOwned>(
 }
 
 impl Bench<'_> {
-    /// Has all nodes pull the images, and starts the Deployment with its rollout.
+    /// Makes all nodes pull the images, and starts the Deployment with its rollout.
     pub(super) async fn start(&self) -> Result<()> {
         let sets: Api<DaemonSet> = self.yard.api();
         sets.create(&PostParams::default(), &workload("pull", &json!({}), &TAGS, &container(0))?).await?;
@@ -123,7 +124,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The Deployment's own controller says that all is done.
+    /// Time when the Deployment's status showed all Pods updated and available.
     async fn complete(
         &self,
         tape: &mut Tape<Deployment>,
@@ -140,7 +141,7 @@ impl Bench<'_> {
         Ok(tape.find(since, PATIENCE, "all Pods to be available", complete).await?.0)
     }
 
-    /// By the rolling update.
+    /// Updates by the rolling update.
     pub(super) async fn natively(&self) -> Result<Rolled> {
         let deployments: Api<Deployment> = self.yard.api();
         let mut tape = Tape::start(deployments.clone()).await?;
@@ -153,7 +154,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// By a script, which patches the next Pod when one is ready again.
+    /// Updates by a script, which patches the next Pod when one is ready again.
     pub(super) async fn by_script(&self) -> Result<Rolled> {
         let api: Api<Pod> = self.yard.api();
         let mut left = Vec::new();
@@ -188,7 +189,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// By the rollout, with the workload parked in the write that changes it.
+    /// Updates by the rollout. One write parks and changes the workload.
     pub(super) async fn by_rollout(&self) -> Result<Rolled> {
         let deployments: Api<Deployment> = self.yard.api();
         let mut tape = Tape::<InPlaceRollout>::start(self.yard.api()).await?;
@@ -207,7 +208,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// What it takes: `change` sends it, and waits until when it is over.
+    /// Measures an update: `change` starts it and returns its end time.
     async fn rolled(
         &self,
         change: impl AsyncFnOnce(Instant, &mut Tape<Pod>) -> Result<Instant>,
@@ -221,7 +222,7 @@ impl Bench<'_> {
         let end = change(start, &mut tape).await?;
         tokio::time::sleep(PAUSE).await;
         let entries = mark.read()?;
-        // The lease is renewed whether there is a rollout or not.
+        // Renewals of the lease do not depend on rollouts.
         let of_roll = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
         let (mut service, mut made, mut out) = (BTreeMap::new(), BTreeSet::new(), 0.0);
         let mut last = start;

@@ -1,5 +1,5 @@
-//! `rollout`: a new image in all Pods of a Deployment, by an `InPlaceRollout`, by the Deployment's own rolling update, and by a
-//! script that patches the Pods. All with the same number of Pods at a time; the nodes have the images.
+//! `rollout`: updates of a Deployment's image, by an `InPlaceRollout`, by the Deployment's own rolling update, and by a
+//! script that patches the Pods. All three update the same number of Pods at a time, and the nodes have the images.
 
 mod measure;
 
@@ -12,14 +12,14 @@ use crate::harness::figures::{counted, ratio, table};
 use crate::harness::pods::Yard;
 use crate::harness::{Verdict, say};
 
-/// Most time of the whole roll, as a part of the script's.
+/// Bound: time of the rollout, divided by the script's.
 const FLOOR: f64 = 1.3;
-/// The same, as a part of the rolling update's.
+/// Bound: time of the rollout, divided by the rolling update's.
 const NATIVE: f64 = 0.34;
-/// Most API writes of pitstop for each Pod: those of an image update, and four.
+/// Bound: API writes of pitstop per Pod: those of an image update plus four.
 const WRITES: f64 = 12.0;
 
-/// The benchmark: so many Pods, so many of them at a time, whose containers are ready after so many seconds.
+/// The benchmark, with `at_a_time` of `pods` Pods at a time. Containers are ready after `ready_after` seconds.
 pub(crate) async fn run(pods: usize, at_a_time: usize, ready_after: u32) -> Result<Verdict> {
     let cluster = Cluster::connect().await?;
     let lab = Lab::connect().await?;
@@ -35,8 +35,8 @@ pub(crate) async fn run(pods: usize, at_a_time: usize, ready_after: u32) -> Resu
     Ok(report(&measured?, pods))
 }
 
-/// By the script, by the rolling update, and by the rollout. In this order, script and rollout meet Pods whose containers have never
-/// been replaced: a kubelet removes what is left of older ones, once a minute.
+/// Measures the script, the rolling update and the rollout. In this order, script and rollout update Pods whose
+/// containers have never been replaced: once a minute a kubelet removes the remains of replaced ones.
 async fn measure(bench: &Bench<'_>) -> Result<[Rolled; 3]> {
     bench.start().await.context("cannot start the Deployment")?;
     say(format!("{} Pods are ready", bench.pods));

@@ -9,23 +9,23 @@ pub(crate) struct Figure {
     name: String,
     measured: String,
     bound: String,
-    /// Absent where there is no bound.
+    /// Whether the bound holds; `None` without a bound.
     holds: Option<bool>,
 }
 
 impl Figure {
-    /// One that may be so much at most.
+    /// A figure with an upper bound.
     pub(crate) fn most(name: impl Into<String>, measured: f64, bound: f64, unit: &str) -> Self {
         Self {
             name: name.into(),
             measured: with(measured, unit),
             bound: with(bound, unit),
-            // What is not a number holds nothing.
+            // NaN exceeds every bound.
             holds: Some(measured <= bound),
         }
     }
 
-    /// Two counts that must be equal.
+    /// A count that must equal `wanted`.
     pub(crate) fn all(name: impl Into<String>, measured: usize, wanted: usize) -> Self {
         Self {
             name: name.into(),
@@ -35,7 +35,7 @@ impl Figure {
         }
     }
 
-    /// One without a bound.
+    /// A figure without a bound.
     pub(crate) fn told(name: impl Into<String>, measured: f64, unit: &str) -> Self {
         Self { name: name.into(), measured: with(measured, unit), bound: String::new(), holds: None }
     }
@@ -46,7 +46,7 @@ fn with(value: f64, unit: &str) -> String {
     if unit.is_empty() { number } else { format!("{number} {unit}") }
 }
 
-/// Prints them; exceeded when one is over its bound.
+/// Prints the figures. Exceeded if any figure exceeds its bound.
 pub(crate) fn report(scenario: &str, figures: &[Figure]) -> Verdict {
     let rows: Vec<[String; 4]> = figures
         .iter()

@@ -1,5 +1,5 @@
-//! Many objects at once: the first is made through the API, the others are written straight into etcd as its copies. Through
-//! the API, the objects of a large cluster would take an hour.
+//! Creates many objects: the first through the API, the others as its copies directly in etcd. Through the API, the
+//! objects of a large cluster would take an hour.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use super::load::sent;
 use crate::harness::cluster::put;
 use crate::harness::say;
 
-/// Until the API server serves what is in etcd.
+/// Longest wait until the API server serves the objects in etcd.
 const PATIENCE: Duration = Duration::from_mins(10);
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// Objects of one kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Sort {
-    /// Where etcd has them.
+    /// Prefix of their keys in etcd.
     keys: &'static str,
     api: &'static str,
     resource: &'static str,
@@ -45,7 +45,7 @@ pub(crate) const REQUESTS: Sort = Sort {
 };
 
 impl Sort {
-    /// Where the API server serves those of a namespace; an empty one stands for all, and for what has none.
+    /// API path of a namespace's objects. Empty namespace: all objects, or cluster-scoped ones.
     pub(crate) fn path(self, namespace: &str) -> String {
         let Self { api, resource, .. } = self;
         if namespace.is_empty() {
@@ -55,20 +55,20 @@ impl Sort {
         }
     }
 
-    /// How many there are, and the version of that list.
+    /// Number of objects, and the resource version of that list.
     async fn count(self, client: &Client) -> Result<(usize, String)> {
         let list: List = get(client, &format!("{}?limit=1", self.path(""))).await?;
         Ok((list.items.len() + list.metadata.remaining_item_count, list.metadata.resource_version))
     }
 
-    /// One of them, at that version or later; an empty one stands for the latest.
+    /// One object, at that resource version or later; empty: the latest.
     async fn one(self, client: &Client, of: &Name, version: &str) -> Result<Value> {
         let path = format!("{}/{}?resourceVersion={version}", self.path(&of.namespace), of.name);
         get(client, &path).await
     }
 }
 
-/// What counts of a list.
+/// The used fields of a list.
 #[derive(Deserialize)]
 struct List {
     items: Vec<IgnoredAny>,
@@ -84,7 +84,7 @@ struct Metadata {
     remaining_item_count: usize,
 }
 
-/// Which object it is; without a namespace for nodes.
+/// Name of an object; the namespace is empty for nodes.
 #[derive(Debug, Deserialize)]
 struct Name {
     #[serde(default)]
@@ -99,14 +99,14 @@ impl Name {
     }
 }
 
-/// Reads what is served at a path.
+/// Reads the object at an API path.
 pub(crate) async fn get<T: serde::de::DeserializeOwned>(client: &Client, path: &str) -> Result<T> {
     let text = sent(client, Request::get(path).body(Vec::new())?).await?;
     serde_json::from_str(&text).with_context(|| format!("the answer to GET {path} is not understood"))
 }
 
-/// Writes an object of each. It is the first one, as the API server has stored it, with the members of its own, its UID among
-/// them. Fails if the API server does not serve all of them.
+/// Writes one object per item: a copy of the first object as the API server stored it, with the item's own members,
+/// such as its UID. Fails if the API server does not serve all objects.
 pub(crate) async fn write<T: Send + 'static>(
     client: &Client,
     sort: Sort,
@@ -116,13 +116,13 @@ pub(crate) async fn write<T: Send + 'static>(
     let begin = Instant::now();
     let ([first, ..], [.., last]) = (of.as_slice(), of.as_slice()) else { return Ok(()) };
     let (first, last, count) = (Name::of(&object(first))?, object(last), of.len());
-    // The first one is there already; it is written again so that its UID is the one that it should have.
+    // The first object already exists. It is written again to get its intended UID.
     let wanted = sort.count(client).await?.0 + count - 1;
     let form = form(sort.one(client, &first, "").await?);
     tokio::task::spawn_blocking(move || put(of.iter().map(|of| line(sort, &form, object(of))))).await??;
     let (_, version) = sort.count(client).await?;
-    // A list comes from etcd while the API server's cache is behind. That version of one object does not: what is watched
-    // comes from the cache.
+    // While the API server's cache is behind, a list comes from etcd. A get at that version comes from the cache, as
+    // watches do.
     let last_name = Name::of(&last)?;
     let served = loop {
         match sort.one(client, &last_name, &version).await {
@@ -141,7 +141,7 @@ pub(crate) async fn write<T: Send + 'static>(
     Ok(())
 }
 
-/// An object as it is in etcd, which has its version beside it.
+/// An object as stored in etcd, which keeps the resource version separately.
 fn form(mut object: Value) -> Value {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
@@ -149,7 +149,7 @@ fn form(mut object: Value) -> Value {
     object
 }
 
-/// Key and value of a copy.
+/// etcd key and value of a copy.
 fn line(sort: Sort, form: &Value, own: Value) -> Result<(String, String)> {
     let Name { namespace, name } = Name::of(&own)?;
     let slash = if namespace.is_empty() { "" } else { "/" };
@@ -158,8 +158,7 @@ fn line(sort: Sort, form: &Value, own: Value) -> Result<(String, String)> {
     Ok((format!("{}{slash}{namespace}/{name}", sort.keys), object.to_string()))
 }
 
-/// Puts the members of one object into another. Lists are replaced: what the API server sets by default in their members it
-/// sets when it reads them, too.
+/// Merges `over` into `under`. Lists are replaced: the API server sets the defaults of their members also on reading.
 pub(crate) fn overlay(under: &mut Value, over: Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -171,7 +170,7 @@ pub(crate) fn overlay(under: &mut Value, over: Value) {
     }
 }
 
-/// Whether an object has all that is wanted. The API server leaves out empty texts.
+/// Whether an object has all wanted members. Empty strings are ignored, because the API server omits them.
 fn holds(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted

@@ -1,4 +1,4 @@
-//! Many nodes, Pods and finished requests: what they cost the controller, and how soon a new one leads and knows them.
+//! Many nodes, Pods and finished requests: their cost for the controller, and the time until a new leader knows them.
 
 use std::future::ready;
 use std::time::{Duration, Instant};
@@ -18,24 +18,24 @@ use super::stage::Stage;
 use crate::harness::processes::Memory;
 use crate::harness::say;
 
-/// Most memory of the controller, in MiB.
+/// Bound: memory of the controller, in MiB.
 const MEMORY: f64 = 128.0;
-/// Most memory for a Pod, in KiB.
+/// Bound: memory per Pod, in KiB.
 const POD: f64 = 0.8;
-/// Changes of Pods a second, for how long, and the processor time that they may take, in cores.
+/// Pod changes per second, duration of the changes, and bound of their processor time, in cores.
 const CHANGES: usize = 500;
 const SECONDS: u64 = 30;
 const CORES: f64 = 0.1;
-/// Most seconds from `kill -9` until the next process leads and knows everything.
+/// Bound: seconds from `kill -9` until the next process leads and knows all objects.
 const BACK: f64 = 45.0;
-/// Pods that share a namespace.
+/// Pods per namespace.
 const NAMESPACE: usize = 1_000;
-/// After this the controller has read its lists, and its allocator has given back what it needed for that.
+/// Time in which the controller reads its lists and its allocator frees the memory used for that.
 const REST: Duration = Duration::from_secs(10);
-/// Until a controller accepts a request at the latest.
+/// Longest wait until a controller accepts a request.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let empty = Controller::leading(stage, "cluster-empty").await?;
     tokio::time::sleep(REST).await;
@@ -43,7 +43,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     empty.end().await?;
 
     let (pods, mut probe) = fill(stage, sizes).await?;
-    // Only the probe's Pod is ever restarted.
+    // Only the probe's Pods are restarted.
     let _played = play(&stage.client, probe.pods());
     let (controller, _) = known(stage, &mut probe, "cluster-pods").await?;
     let with_pods = controller.memory()?;
@@ -76,7 +76,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes everything but the finished requests.
+/// Creates all objects except the finished requests.
 async fn fill(stage: &Stage, sizes: &Sizes) -> Result<(Vec<Pod>, Probe)> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
@@ -93,8 +93,8 @@ async fn fill(stage: &Stage, sizes: &Sizes) -> Result<(Vec<Pod>, Probe)> {
     Ok((pods, Probe::new(client, probed)))
 }
 
-/// Starts a controller and waits until it has accepted a request, which it does when it leads and knows everything. Says
-/// when that was, and gives it some rest.
+/// Starts a controller and waits until it accepts a request: then it leads and knows all objects. Returns that time
+/// after a rest.
 async fn known(stage: &Stage, probe: &mut Probe, log: &str) -> Result<(Controller, Instant)> {
     let begin = Instant::now();
     let controller = Controller::start(stage, log).await?;
@@ -109,7 +109,7 @@ async fn known(stage: &Stage, probe: &mut Probe, log: &str) -> Result<(Controlle
     Ok((controller, accepted))
 }
 
-/// Changes of Pods, and what the controller took for them.
+/// Pod changes, and the controller's processor time for them.
 struct Changes {
     count: usize,
     within: Duration,
@@ -127,7 +127,7 @@ impl Changes {
     }
 }
 
-/// Changes Pods at the wanted rate, or as fast as the machine can.
+/// Changes Pods at the wanted rate, or as fast as the machine allows.
 async fn change(stage: &Stage, controller: &Controller, pods: &[Pod]) -> Result<Changes> {
     let before = controller.cpu()?;
     let begin = Instant::now();
@@ -139,13 +139,13 @@ async fn change(stage: &Stage, controller: &Controller, pods: &[Pod]) -> Result<
         let changes = stream::iter(batch)
             .map(async |pod| load::pod_status(&stage.client, pod, &pod.status(wall(), &note)).await)
             .buffer_unordered(16);
-        // One that fails is no event.
+        // A failed change causes no event.
         count += changes.filter(|result| ready(result.is_ok())).count().await;
         sent += CHANGES / 10;
         tokio::time::sleep(Duration::from_millis(100).saturating_sub(round.elapsed())).await;
     }
     let within = begin.elapsed();
-    // The last ones are on their way.
+    // The last events may still arrive.
     tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(Changes { count, within, cpu: controller.cpu()?.saturating_sub(before) })
 }

@@ -18,22 +18,22 @@ use crate::harness::processes::{self, Memory};
 use crate::harness::programs::NAMESPACE;
 
 const ACCOUNT: &str = "pitstop-controller";
-/// How long the token is good for, in seconds: longer than any run.
+/// Lifetime of the token, in seconds: longer than any run.
 const TOKEN_SECONDS: i64 = 6 * 3600;
-/// Until it leads: a lease that was left behind is over by then, and long lists are read.
+/// Longest wait until it leads: an abandoned lease must expire, and long lists must be read.
 const PATIENCE: Duration = Duration::from_mins(5);
 const PERIOD: Duration = Duration::from_millis(100);
-/// What the Deployment lets it have, in MiB: above, it would be killed.
+/// Memory limit in the Deployment, in MiB. Above it, the controller would be killed.
 pub(crate) const LIMIT: f64 = 256.0;
 
-/// A process of the controller. Dropped, it is killed.
+/// A controller process. Drop kills it.
 pub(crate) struct Controller {
     child: Child,
     metrics: SocketAddr,
 }
 
 impl Controller {
-    /// Starts one; its log is a file of that name.
+    /// Starts a controller. `log` is the name of its log file.
     pub(crate) async fn start(stage: &Stage, log: &str) -> Result<Self> {
         let kubeconfig = stage.logs.join("controller.kubeconfig");
         fs::write(&kubeconfig, serde_json::to_vec(&credentials(stage).await?)?)?;
@@ -54,7 +54,7 @@ impl Controller {
         Ok(Self { child, metrics })
     }
 
-    /// Starts one and waits until it leads and may place orders.
+    /// Starts a controller and waits until it leads and may place orders.
     pub(crate) async fn leading(stage: &Stage, log: &str) -> Result<Self> {
         let mut controller = Self::start(stage, log).await?;
         controller.until("leading", |value| value > 0.5).await?;
@@ -62,7 +62,7 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Waits until a metric `pitstop_controller_...` is as wanted.
+    /// Waits until a metric `pitstop_controller_...` has a wanted value.
     pub(crate) async fn until(&mut self, metric: &str, wanted: impl Fn(f64) -> bool) -> Result<()> {
         let begin = Instant::now();
         while !self.metric(metric).await.is_ok_and(&wanted) {
@@ -83,22 +83,22 @@ impl Controller {
             .with_context(|| format!("there is no metric {name}"))
     }
 
-    /// Memory that it holds.
+    /// Memory of the process.
     pub(crate) fn memory(&self) -> Result<Memory> {
         Memory::of(self.child.id())
     }
 
-    /// Its peak is from now on that of what it holds from now on.
+    /// Resets the memory peak to the current value.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         processes::forget_peak(self.child.id())
     }
 
-    /// Processor time that it has used.
+    /// Processor time used so far.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         processes::cpu(self.child.id())
     }
 
-    /// Whether it still is the process that was started.
+    /// Whether the process still runs.
     pub(crate) fn alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
@@ -117,7 +117,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Asks it to end, so that it gives back the lease, and waits for that.
+    /// Sends SIGTERM, so that the controller releases the lease, and waits for its end.
     pub(crate) async fn end(mut self) -> Result<()> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         let begin = Instant::now();
@@ -136,7 +136,7 @@ impl Drop for Controller {
     }
 }
 
-/// The cluster of our own KUBECONFIG, with a token of the controller's account.
+/// A copy of the benchmark's KUBECONFIG with a token of the controller's account.
 async fn credentials(stage: &Stage) -> Result<Kubeconfig> {
     let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), NAMESPACE);
     let spec = TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() };
@@ -150,7 +150,7 @@ async fn credentials(stage: &Stage) -> Result<Kubeconfig> {
     Ok(config)
 }
 
-/// The metrics as the controller serves them.
+/// The controller's metrics page.
 fn page(address: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -160,12 +160,12 @@ fn page(address: SocketAddr) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// An address of this machine that nobody listens on.
+/// A free address of this machine.
 fn free() -> Result<SocketAddr> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
-/// The value of a metric in a page of them.
+/// The value of a metric in a metrics page.
 fn value(page: &str, name: &str) -> Option<f64> {
     let rest = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     rest.split_whitespace().next()?.parse().ok()

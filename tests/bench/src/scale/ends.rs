@@ -1,4 +1,4 @@
-//! How far requests are, as a watch of them tells.
+//! Progress of requests, from a watch.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,32 +17,32 @@ use tokio::task::JoinSet;
 
 use super::player::pod::Pod;
 
-/// Changes that may wait to be noted down.
+/// Capacity of the queue of changes.
 const QUEUE: usize = 1024;
 
-/// One request, as far as it is of interest here.
+/// The used facts of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     namespace: String,
     name: String,
     accepted: bool,
-    /// It ended, and as complete or not.
+    /// Whether it ended as complete; `None` until it ends.
     ended: Option<bool>,
     /// Its label `active` is gone.
     tidy: bool,
 }
 
-/// When a request was first seen so far.
+/// Times when a request was first seen in a state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
-    /// Somebody has begun to carry it out.
+    /// The controller has accepted it.
     pub(crate) accepted: Option<Instant>,
     /// It ended.
     pub(crate) ended: Option<Instant>,
     tidy: bool,
 }
 
-/// Everything that was seen.
+/// All observations.
 #[derive(Debug, Default)]
 struct Notes {
     times: BTreeMap<(String, String), Times>,
@@ -78,7 +78,7 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Begins to watch.
+    /// Starts to watch.
     pub(crate) fn watch(client: &Client, namespace: Option<&str>) -> Self {
         let api: Api<Guard<ContainerRecreateRequest>> = match namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
@@ -115,7 +115,7 @@ impl Ends {
         Self { notes, changed, _tasks: tasks }
     }
 
-    /// Waits until something is so; absent when the patience is over.
+    /// Waits until `wanted` returns a value; `None` after `patience`.
     async fn until<T>(&mut self, patience: Duration, wanted: impl Fn(&Notes) -> Option<T>) -> Option<T> {
         let waiting = async {
             loop {
@@ -129,19 +129,19 @@ impl Ends {
         tokio::time::timeout(patience, waiting).await.ok().flatten()
     }
 
-    /// When a request was accepted.
+    /// Time when a request was accepted; `None` after `patience`.
     pub(crate) async fn accepted(&mut self, pod: &Pod, name: &str, patience: Duration) -> Option<Instant> {
         let key = (pod.namespace.clone(), name.to_owned());
         self.until(patience, |notes| notes.times.get(&key)?.accepted).await
     }
 
-    /// When a request ended.
+    /// Time when a request ended; `None` after `patience`.
     pub(crate) async fn ended(&mut self, pod: &Pod, name: &str, patience: Duration) -> Option<Instant> {
         let key = (pod.namespace.clone(), name.to_owned());
         self.until(patience, |notes| notes.times.get(&key)?.ended).await
     }
 
-    /// Waits until so many have ended and have lost their label `active`; gives up when none ends for a while.
+    /// Waits until `count` requests have ended and lost their label `active`. Gives up without progress for `patience`.
     pub(crate) async fn all_tidy(&mut self, count: usize, patience: Duration) {
         let mut before = 0;
         loop {
@@ -156,13 +156,13 @@ impl Ends {
         }
     }
 
-    /// How many have ended, how many of them as complete.
+    /// Numbers of ended and of complete requests.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let notes = self.notes();
         (notes.order.len(), notes.complete)
     }
 
-    /// The names in the order of their ends.
+    /// Names of the requests in the order of their ends.
     pub(crate) fn order(&self) -> Vec<String> {
         self.notes().order.clone()
     }
@@ -186,7 +186,7 @@ fn seen(request: ContainerRecreateRequest) -> Seen {
     }
 }
 
-/// How many of these ended before one that should have ended earlier; they should end in the order of their names.
+/// Number of requests that ended after a request with a later name. Requests should end in the order of their names.
 pub(crate) fn out_of_order<'a>(names: impl IntoIterator<Item = &'a str>) -> usize {
     let mut latest = "";
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! A namespace that asks for as much as it can: many requests, very large ones among them, and one that keeps a node busy.
+//! A namespace with as many requests as possible, some very large, and one that keeps a node busy.
 
 use std::time::{Duration, Instant};
 
@@ -19,20 +19,20 @@ use super::stage::Stage;
 use crate::harness::say;
 
 const NAMESPACE: &str = "scale-hostile";
-/// Its Pod with many containers is on this node, and so is a Pod of another namespace.
+/// Node of its Pod with many containers, and of a Pod of another namespace.
 const NODE: &str = "scale-00000";
-/// One in so many requests is as large as it may be.
+/// One request of this many has the largest possible size.
 const LARGE: usize = 100;
-/// What the policy `pitstop-bounds` allows, but for the labels that a request has anyway; and what it refuses.
+/// Numbers of labels that the policy `pitstop-bounds` allows, besides a request's usual ones, and that it refuses.
 const LABELS: usize = 60;
 const TOO_MANY: usize = 20_000;
-/// Containers that end only when their grace is over, and that grace in seconds.
+/// Number of containers that end only after their grace period, and that period in seconds.
 const CONTAINERS: usize = 64;
 const GRACE: i64 = 600;
-/// How long other namespaces are looked at after all is made.
+/// Time for which other namespaces are measured after the attack.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
     let mut pods = prepare(stage, sizes).await?;
@@ -75,8 +75,8 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes the hostile namespace's Pods, of which the last has many containers, and then two of another namespace: one on the
-/// node of that Pod, one on a node of its own.
+/// Creates the hostile namespace's Pods, the last with many containers. Then creates two Pods of another namespace: one
+/// on the node of that last Pod, one on its own node.
 async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
@@ -92,16 +92,16 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     Ok(pods)
 }
 
-/// Makes all the requests; gives back how many of those that are too large were refused. The API server is not fair to
-/// anybody beside an administrator, so that it is flooded until all are there; what others wait for then is not the
-/// controller.
+/// Creates all requests; returns how many of the too large ones were refused. API priority and fairness does not limit
+/// an administrator, so the requests flood the API server. Until all are created, other clients wait for it, not for
+/// the controller.
 async fn attack(stage: &Stage, pods: &[Pod], count: usize) -> Result<usize> {
     let (stubborn, others) = pods.split_last().context("there are no Pods")?;
     load::request(&stage.client, &restart("stubborn", stubborn)).await?;
     let too_large = with_labels(restart("too-large", stubborn), TOO_MANY);
     let refused = load::request(&stage.client, &too_large).await.is_err();
     let named: Vec<(usize, &Pod)> = others.iter().cycle().take(count).enumerate().collect();
-    // Not all at once: the large ones are a quarter of a megabyte each.
+    // In chunks, because each large request has a quarter of a megabyte.
     for chunk in named.chunks(1_000) {
         let requests = chunk.iter().map(|(i, pod)| {
             let request = restart(&format!("hostile-{i:05}"), pod);
@@ -112,7 +112,7 @@ async fn attack(stage: &Stage, pods: &[Pod], count: usize) -> Result<usize> {
     Ok(usize::from(refused))
 }
 
-/// The same, as large as it may be: the API server takes 256 KiB of annotations.
+/// The request with the largest possible size: the API server allows 256 KiB of annotations.
 fn large(request: ContainerRecreateRequest) -> ContainerRecreateRequest {
     let mut request = with_labels(request, LABELS);
     request.metadata.annotations.get_or_insert_default().insert("large".to_owned(), "x".repeat(200 << 10));

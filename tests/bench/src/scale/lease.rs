@@ -1,4 +1,4 @@
-//! Whether the leader renews its lease in time.
+//! Measures whether the leader renews its lease in time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::harness::programs::NAMESPACE;
 
 const NAME: &str = "pitstop-controller";
 
-/// The renewals of the lease since it was watched, as they arrive.
+/// Renewals of the lease since the start of the watch.
 pub(crate) struct Renewals {
     seen: Arc<Mutex<Seen>>,
     _tasks: JoinSet<()>,
@@ -27,7 +27,7 @@ struct Seen {
 }
 
 impl Renewals {
-    /// Begins to watch.
+    /// Starts to watch.
     pub(crate) fn watch(client: &Client) -> Self {
         let api: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
         let seen = Arc::<Mutex<Seen>>::default();
@@ -50,20 +50,20 @@ impl Renewals {
         Self { seen, _tasks: tasks }
     }
 
-    /// The longest time between two renewals, or since the last one, and how many holders there were.
+    /// The longest time between two renewals, or since the last one, and the number of successive holders.
     pub(crate) fn longest(&self) -> (Duration, usize) {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         (longest_gap(&seen.at, Instant::now()), seen.holders.len())
     }
 }
 
-/// From when on a renewal is late: it is due every `renew_every`, and tried again `retry_after` a failure.
+/// Gap after which a renewal is late: it is due every `renew_every`, and repeated `retry_after` a failure.
 pub(crate) fn late_after() -> Duration {
     let config = lease::Config::default();
     config.renew_every + config.retry_after
 }
 
-/// The longest time between two of them, and from the last one to the end.
+/// The longest time between two renewals, or from the last one to the end.
 fn longest_gap(renewals: &[Instant], end: Instant) -> Duration {
     let next = renewals.iter().skip(1).chain([&end]);
     renewals.iter().zip(next).map(|(one, next)| *next - *one).max().unwrap_or_default()

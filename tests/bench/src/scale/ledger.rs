@@ -1,4 +1,4 @@
-//! pitstop's writes while a scenario runs, from the audit log, which is followed across its rotation.
+//! pitstop's writes during a scenario, from the audit log. Follows the log across rotations.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,27 +15,27 @@ use crate::harness::audit::Entry;
 use crate::harness::programs::NAMESPACE;
 use crate::harness::writes::Writes;
 
-/// The lease is renewed with and without requests.
+/// Not counted: renewals of the lease do not depend on requests.
 const LEASES: &str = "leases";
-/// What stands in every line of interest.
+/// Substring of every counted line.
 const OURS: &str = "system:serviceaccount:pitstop-system:";
 
-/// What was written since it was opened.
+/// Writes since the ledger was opened.
 pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
-    /// The beginning of a line whose end is not written yet.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
     writes: Writes,
-    /// What was asked and changed nothing.
+    /// Number of reads.
     reads: usize,
     purposes: Purposes,
-    /// Writes by the request that they change.
+    /// Number of writes by name of the changed request.
     of_requests: BTreeMap<String, usize>,
 }
 
 impl Ledger {
-    /// Counts from now on.
+    /// Starts to count at the log's end.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         file.seek(SeekFrom::End(0))?;
@@ -50,7 +50,7 @@ impl Ledger {
         })
     }
 
-    /// Reads what was written meanwhile; more often than the log is rotated, which takes 200 MB.
+    /// Reads new entries. Call it more often than the log is rotated, which happens at 200 MB.
     pub(crate) fn read(&mut self) -> Result<()> {
         loop {
             self.drain()?;
@@ -58,7 +58,7 @@ impl Ledger {
             if current.metadata()?.ino() == self.file.metadata()?.ino() {
                 return Ok(());
             }
-            // What was written between the look and the rotation.
+            // Entries written between the read and the rotation.
             self.drain()?;
             self.file = current;
             self.rest.clear();
@@ -74,7 +74,7 @@ impl Ledger {
         for line in text.lines().filter(|line| line.contains(OURS)) {
             let Ok(entry) = serde_json::from_str::<Entry>(line) else { continue };
             let object = &entry.object_ref;
-            // A dry run stores nothing: the controller looks whether the daemon's policy is in force.
+            // With dry runs the controller checks whether the daemon's policy is in force.
             let counts = object.resource != LEASES && !entry.dry_run();
             self.reads += usize::from(counts && !entry.writes());
             if !counts || !self.writes.add(&entry, NAMESPACE) {
@@ -88,18 +88,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// All of them.
+    /// All writes.
     pub(crate) fn writes(&self) -> &Writes {
         &self.writes
     }
 
-    /// How often pitstop asked for something without changing it.
+    /// Number of pitstop's reads.
     pub(crate) fn reads(&self) -> usize {
         self.reads
     }
 
-    /// Writes for one of so many requests, all together and by what they were for. A wait that is told is a write that a
-    /// request needs only where it waits: what it has of the status beside acceptance and end.
+    /// Writes per request, in total and by purpose. Status writes besides acceptance and end report waits and count
+    /// separately: only a waiting request needs them.
     pub(crate) fn figures(&self, requests: f64, bound: f64) -> Vec<Figure> {
         let waits = (number(self.purposes.count(Purpose::Status)) - 2.0 * requests).max(0.0);
         let all = number(self.writes.total()) - waits;
@@ -111,7 +111,7 @@ impl Ledger {
         [all, waits].into_iter().chain(Purpose::ALL.map(purpose)).collect()
     }
 
-    /// The most that one request of a name with that beginning was written.
+    /// Most writes of one request whose name has that prefix.
     pub(crate) fn most_of_one(&self, prefix: &str) -> usize {
         let of = self.of_requests.iter().filter(|(name, _)| name.starts_with(prefix));
         of.map(|(_, count)| *count).max().unwrap_or_default()

@@ -20,10 +20,10 @@ use super::objects::{finished, object, uid};
 use super::player::pod::Pod;
 use crate::harness::say;
 
-/// Requests under way at a time.
+/// API requests in flight at a time.
 const PARALLEL: usize = 24;
 
-/// Sends a request; a refusal is an error.
+/// Sends an API request. A refusal is an error.
 pub(crate) async fn sent(client: &Client, request: Request<Vec<u8>>) -> Result<String> {
     let what = format!("{} {}", request.method(), request.uri().path());
     match client::send(client, request).await {
@@ -32,13 +32,13 @@ pub(crate) async fn sent(client: &Client, request: Request<Vec<u8>>) -> Result<S
     }
 }
 
-/// Makes an object at a path.
+/// Creates an object at an API path.
 pub(crate) async fn create(client: &Client, path: String, object: &impl serde::Serialize) -> Result<String> {
     let request = Builder::new(path).create(&PostParams::default(), serde_json::to_vec(object)?)?;
     sent(client, request).await
 }
 
-/// Does the same for each, a few at a time.
+/// Runs `work` for each item, [`PARALLEL`] at a time.
 async fn each<T>(what: &str, things: Vec<T>, work: impl AsyncFn(T) -> Result<()>) -> Result<()> {
     let (begin, count) = (Instant::now(), things.len());
     let work = &work;
@@ -47,7 +47,7 @@ async fn each<T>(what: &str, things: Vec<T>, work: impl AsyncFn(T) -> Result<()>
     Ok(())
 }
 
-/// Makes nodes that nobody runs on.
+/// Creates nodes without kubelets.
 pub(crate) async fn nodes(client: &Client, names: Vec<String>) -> Result<()> {
     let node = |name: &String| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": uid(&["Node", name])}});
     let Some(first) = names.first() else { return Ok(()) };
@@ -55,7 +55,7 @@ pub(crate) async fn nodes(client: &Client, names: Vec<String>) -> Result<()> {
     bulk::write(client, NODES, names, move |name| node(name)).await
 }
 
-/// Makes namespaces, with the `ServiceAccount` that Pods need.
+/// Creates namespaces, with the `ServiceAccount` that Pods need.
 pub(crate) async fn namespaces(client: &Client, names: Vec<String>) -> Result<()> {
     each("namespaces", names, async |name| {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
@@ -66,9 +66,9 @@ pub(crate) async fn namespaces(client: &Client, names: Vec<String>) -> Result<()
     .await
 }
 
-/// Makes Pods that run and are ready.
+/// Creates running, ready Pods.
 pub(crate) async fn pods(client: &Client, pods: &[Pod]) -> Result<()> {
-    // The copies of a Pod have as many containers.
+    // A copy has as many containers as its original.
     let mut alike: BTreeMap<usize, Vec<Pod>> = BTreeMap::new();
     for pod in pods {
         alike.entry(pod.containers.len()).or_default().push(pod.clone());
@@ -88,7 +88,7 @@ pub(crate) async fn pods(client: &Client, pods: &[Pod]) -> Result<()> {
     Ok(())
 }
 
-/// Makes requests that ended long ago: so many, for these Pods in turn.
+/// Creates `count` finished requests, for these Pods in turn.
 pub(crate) async fn finished_requests(client: &Client, pods: &[Pod], count: usize) -> Result<()> {
     let now = wall();
     let named = pods.iter().cycle().take(count).enumerate();
@@ -103,12 +103,12 @@ pub(crate) async fn finished_requests(client: &Client, pods: &[Pod], count: usiz
     bulk::write(client, REQUESTS, named, move |(name, pod)| finished(name, pod, now)).await
 }
 
-/// Makes requests.
+/// Creates requests.
 pub(crate) async fn requests(client: &Client, requests: Vec<ContainerRecreateRequest>) -> Result<()> {
     each("requests", requests, async |object| request(client, &object).await).await
 }
 
-/// Makes a request.
+/// Creates a request.
 pub(crate) async fn request(client: &Client, object: &ContainerRecreateRequest) -> Result<()> {
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
     create(client, REQUESTS.path(namespace), object).await.map(drop)
@@ -132,7 +132,7 @@ pub(crate) async fn patch_pod_status(
     sent(client, request).await.map(drop)
 }
 
-/// The present in whole seconds, as objects carry it.
+/// The current time in whole seconds, as in objects.
 pub(crate) fn wall() -> DateTime<Utc> {
     pitstop_kit::now().wall
 }

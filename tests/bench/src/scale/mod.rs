@@ -1,7 +1,7 @@
-//! `scale`: the production controller beside the API server of a large cluster.
+//! `scale`: the production controller with the API server of a large cluster.
 //!
-//! Nodes and Pods are played: the production core of the daemon for each node, and a model of runtime and kubelet. The API
-//! server, etcd and the controller are real. Each scenario needs a cluster of its own.
+//! Nodes and Pods are simulated: the production core of the daemon for each node, and a model of runtime and kubelet.
+//! The API server, etcd and the controller are real. Each scenario needs its own cluster.
 
 mod bound;
 mod bulk;

@@ -1,4 +1,4 @@
-//! The objects that the scenarios are made of, as a cluster has them.
+//! The scenarios' objects, as in a real cluster.
 
 use std::fmt::Write as _;
 
@@ -14,14 +14,14 @@ use super::bulk::overlay;
 use super::load::wall;
 use super::player::pod::{Container, IMAGE, Pod};
 
-/// The container of a Pod that has one.
+/// Name of a Pod's only container.
 pub(crate) const APP: &str = "app";
-/// The value of the label by which a `ReplicaSet` knows its Pods.
+/// Value of the label by which a `ReplicaSet` selects its Pods.
 pub(crate) const HASH: &str = "6d4cf56db6";
-/// Seconds of grace of a Pod.
+/// Grace period of a Pod, in seconds.
 pub(crate) const GRACE: i64 = 30;
 
-/// A Pod that runs, with one container that ends at SIGTERM.
+/// A running Pod with one container that ends at SIGTERM.
 pub(crate) fn running(namespace: &str, name: &str, node: &str) -> Pod {
     let uid = uid(&["Pod", namespace, name]);
     Pod {
@@ -35,13 +35,13 @@ pub(crate) fn running(namespace: &str, name: &str, node: &str) -> Pod {
     }
 }
 
-/// The same Pod with other containers, which end only when their grace is over.
+/// The same Pod with containers that end only after their grace period.
 pub(crate) fn stubborn(pod: Pod, containers: &[String], grace_seconds: i64) -> Pod {
     let container = |name: &String| Container::new(&pod.uid, name, true, wall());
     Pod { containers: containers.iter().map(container).collect(), grace_seconds, ..pod }
 }
 
-/// The Pod as a Deployment's looks, without its status.
+/// The object of a Deployment's Pod, without status.
 pub(crate) fn object(pod: &Pod) -> Value {
     let names: Vec<&str> = pod.containers.iter().map(|container| container.name.as_str()).collect();
     let mut spec = spec(&names, pod.grace_seconds);
@@ -56,7 +56,7 @@ pub(crate) fn object(pod: &Pod) -> Value {
     })
 }
 
-/// The labels of a Pod; an empty hash gives those of the template of its Deployment.
+/// Labels of a Pod. Empty hash: labels of the Deployment's template.
 pub(crate) fn pod_labels(hash: &str) -> Value {
     let mut labels = json!({"app.kubernetes.io/name": APP, "team": "scale"});
     if !hash.is_empty() {
@@ -65,12 +65,12 @@ pub(crate) fn pod_labels(hash: &str) -> Value {
     labels
 }
 
-/// The controlling owner of that name.
+/// The owner reference of a controller.
 pub(crate) fn owner(kind: &str, namespace: &str, name: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true, "uid": uid(&[kind, namespace, name])})
 }
 
-/// The spec of a Pod as its template has it.
+/// The Pod spec of a template.
 pub(crate) fn spec(containers: &[&str], grace_seconds: i64) -> Value {
     let env: Vec<Value> = (0..8)
         .map(|i| json!({"name": format!("SETTING_{i}"), "value": format!("value-of-setting-{i}")}))
@@ -85,7 +85,7 @@ pub(crate) fn spec(containers: &[&str], grace_seconds: i64) -> Value {
             "volumeMounts": [{"name": "data", "mountPath": "/data"}],
         })
     };
-    // Of many containers a smaller text will do.
+    // Many containers have a smaller spec.
     let small = |name: &&str| json!({"name": name, "image": IMAGE, "resources": resources});
     let all: Vec<Value> = if containers.len() <= 2 {
         containers.iter().map(container).collect()
@@ -99,14 +99,14 @@ pub(crate) fn spec(containers: &[&str], grace_seconds: i64) -> Value {
     })
 }
 
-/// A UID: another one for each name.
+/// A UID, different for each name.
 pub(crate) fn uid(of: &[&str]) -> String {
     let [a, b] = ["a", "b"].map(|part| hash(&format!("{}/{part}", of.join("/"))));
     let (low, lower) = (0xffff, 0xffff_ffff_ffff);
     format!("{:08x}-{:04x}-{:04x}-{:04x}-{:012x}", a >> 32, (a >> 16) & low, a & low, b >> 48, b & lower)
 }
 
-/// A request to restart all containers of a Pod through the runtime, with what the admission webhook fills in.
+/// A request to restart all containers of a Pod through the runtime, with the admission webhook's defaults.
 pub(crate) fn restart(name: &str, pod: &Pod) -> ContainerRecreateRequest {
     let containers = pod.containers.iter().map(|container| RecreateContainer {
         name: container.name.clone(),
@@ -122,7 +122,7 @@ pub(crate) fn restart(name: &str, pod: &Pod) -> ContainerRecreateRequest {
         strategy: Some(RecreateStrategy {
             failure_policy: Some(FailurePolicy::Fail),
             mechanism: Some(Mechanism::Runtime),
-            // A container that was restarted for the request before is restarted for this one, too.
+            // An earlier request's restart must not satisfy this request.
             force_recreate: true,
             termination_grace_period_seconds: Some(pod.grace_seconds),
             ..RecreateStrategy::default()
@@ -142,7 +142,7 @@ pub(crate) fn restart(name: &str, pod: &Pod) -> ContainerRecreateRequest {
     request
 }
 
-/// The same with so many labels more.
+/// The request with `count` more labels.
 pub(crate) fn with_labels(mut request: ContainerRecreateRequest, count: usize) -> ContainerRecreateRequest {
     let mut name = String::new();
     for i in 0..count {
@@ -154,7 +154,7 @@ pub(crate) fn with_labels(mut request: ContainerRecreateRequest, count: usize) -
     request
 }
 
-/// A request that restarted the Pod's containers and ended long ago.
+/// A finished request that restarted the Pod's containers.
 pub(crate) fn finished(name: &str, pod: &Pod, now: DateTime<Utc>) -> Value {
     let mut request = restart(name, pod);
     request.metadata.uid = Some(uid(&["ContainerRecreateRequest", &pod.namespace, name]));

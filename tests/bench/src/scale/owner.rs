@@ -1,4 +1,5 @@
-//! Plays the controllers of a Deployment and of its `ReplicaSet`s: they say what they have seen, and make and delete no Pod.
+//! Simulates the controllers of a Deployment and of its `ReplicaSet`s. They update statuses, and create and delete no
+//! Pods.
 
 use std::time::Duration;
 
@@ -17,19 +18,19 @@ use super::workloads::Workload;
 const PERIOD: Duration = Duration::from_millis(100);
 const HASH: &str = "pod-template-hash";
 
-/// Plays until it is dropped.
+/// The running simulation. Drop stops it.
 pub(crate) struct Owner {
     _tasks: JoinSet<()>,
 }
 
 impl Owner {
-    /// Begins.
+    /// Starts the simulation.
     pub(crate) fn play(client: &Client, workload: &Workload) -> Self {
         let (client, workload) = (client.clone(), workload.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             loop {
-                // What fails is tried again.
+                // The next round repeats a failed write.
                 let _ = sync(&client, &workload).await;
                 tokio::time::sleep(PERIOD).await;
             }
@@ -52,7 +53,7 @@ async fn sync(client: &Client, workload: &Workload) -> Result<()> {
     tell(client, DEPLOYMENTS, &deployment, &counts).await
 }
 
-/// A `ReplicaSet` with Pods has the template of the Deployment, but for the label that is its own.
+/// Whether a `ReplicaSet` with Pods has the Deployment's template, apart from its hash label.
 fn has_new_template(deployment: &Value, set: &Value) -> bool {
     let (wanted, has) = (deployment.pointer("/spec/template"), set.pointer("/spec/template"));
     let (Some(wanted), Some(has)) = (wanted, has) else { return false };
@@ -63,7 +64,7 @@ fn has_new_template(deployment: &Value, set: &Value) -> bool {
     number(set, "/spec/replicas") > 0 && has == *wanted
 }
 
-/// Writes a status where it says something else. The API server leaves zeros out.
+/// Writes a status if it differs. A missing field counts as zero, because the API server omits zeros.
 async fn tell(client: &Client, sort: Sort, object: &Value, counts: &[(&str, i64)]) -> Result<()> {
     let seen = number(object, "/metadata/generation");
     let told = |(field, count): &(&str, i64)| number(object, &format!("/status/{field}")) == *count;

@@ -1,4 +1,4 @@
-//! Requests of a namespace that has nothing to do with the load, one after another.
+//! Successive requests in a namespace outside of the load.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use super::objects::restart;
 use super::player::pod::Pod;
 use crate::harness::figures::{Samples, milliseconds};
 
-/// The namespace.
+/// The probe's namespace.
 pub(crate) const NAMESPACE: &str = "scale-probe";
-/// After this time a request counts as one that took as long.
+/// Longest wait for a request's end. After it, the request counts with this duration.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Requests before those that are measured alone, and those.
+/// Numbers of warm-up requests and of requests measured without load.
 const FIRST: usize = 2;
 const ALONE: usize = 15;
-/// Between the end of one and the next.
+/// Pause between two requests.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Sends them, for Pods in turn.
+/// Sends requests for Pods in turn.
 pub(crate) struct Probe {
     client: Client,
     ends: Ends,
@@ -29,29 +29,29 @@ pub(crate) struct Probe {
     prefix: &'static str,
     sent: usize,
     last: Option<(Pod, String)>,
-    /// Since when one is under way.
+    /// Start of the open request; `None` between requests.
     open: Option<Instant>,
-    /// How long each took in milliseconds, from just before it was sent.
+    /// Durations of the requests in milliseconds, from just before each was sent.
     took: Vec<f64>,
-    /// How long the API server took to answer each create.
+    /// Milliseconds until the API server answered each create.
     answered: Vec<f64>,
 }
 
 /// Times of some requests, in milliseconds.
 pub(crate) struct Times {
-    /// From just before one is sent to its end.
+    /// From just before the request is sent to its end.
     pub(crate) whole: Samples,
-    /// The API server's answer to the create: what the machine and the API server do, without the controller.
+    /// Until the API server's answer to the create: the share of machine and API server, without the controller.
     pub(crate) create: Samples,
 }
 
 impl Probe {
-    /// For these Pods.
+    /// A probe for these Pods.
     pub(crate) fn new(client: &Client, pods: Vec<Pod>) -> Self {
         Self::named(client, "probe", pods)
     }
 
-    /// For these Pods, with names of requests that begin so.
+    /// A probe for these Pods, with a prefix of the requests' names.
     pub(crate) fn named(client: &Client, prefix: &'static str, pods: Vec<Pod>) -> Self {
         let ends = Ends::watch(client, Some(NAMESPACE));
         let client = client.clone();
@@ -68,12 +68,12 @@ impl Probe {
         }
     }
 
-    /// Sends some before there is any load, and gives back how long they took.
+    /// Sends requests without load, and returns their times.
     pub(crate) async fn alone(&mut self) -> Result<Times> {
         for _ in 0..FIRST {
             self.once().await?;
         }
-        // What is done once, such as making the node's book, is no part of it.
+        // Work done once, such as creating the node's book, does not count.
         drop(self.taken());
         for _ in 0..ALONE {
             self.once().await?;
@@ -81,45 +81,44 @@ impl Probe {
         Ok(self.taken())
     }
 
-    /// Sends one after another until it is dropped.
+    /// Sends requests until the future is dropped.
     pub(crate) async fn on_and_on(&mut self) -> Result<()> {
         loop {
             self.once().await?;
         }
     }
 
-    /// Sends one, and gives back when it was accepted, if it ever was.
+    /// Sends a request, and returns when it was accepted; `None` after `patience`.
     pub(crate) async fn accepted(&mut self, patience: Duration) -> Result<Option<Instant>> {
         let (pod, name) = self.send().await?;
         Ok(self.ends.accepted(&pod, &name, patience).await)
     }
 
-    /// The Pods.
+    /// The probe's Pods.
     pub(crate) fn pods(&self) -> Vec<Pod> {
         self.pods.clone()
     }
 
-    /// Waits until the last one that was sent has ended.
+    /// Waits until the last request has ended.
     pub(crate) async fn settle(&mut self, patience: Duration) {
         let Some(last) = self.last.clone() else { return };
         self.ends.ended(&last.0, &last.1, patience).await;
     }
 
-    /// How long those took that were sent since.
+    /// Takes the times of the requests since the last call.
     fn taken(&mut self) -> Times {
         let [whole, create] = [&mut self.took, &mut self.answered].map(|times| times.drain(..).collect());
         Times { whole, create }
     }
 
-    /// How long those took that were sent since. One that is under way for longer than any of them counts with the time
-    /// so far.
+    /// The same. The open request counts with its time so far if that is the longest.
     pub(crate) fn taken_and_open(&mut self) -> Times {
         let open = self.open.take().map(|since| milliseconds(since.elapsed()));
         self.took.extend(open.filter(|so_far| self.took.iter().all(|took| took < so_far)));
         self.taken()
     }
 
-    /// How many were sent in all.
+    /// Number of all sent requests.
     pub(crate) fn sent(&self) -> usize {
         self.sent
     }

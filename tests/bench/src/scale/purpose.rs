@@ -1,4 +1,4 @@
-//! What pitstop's writes were for.
+//! Purposes of pitstop's writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use crate::harness::audit::Entry;
 pub(crate) const REQUESTS: &str = "containerrecreaterequests";
 const BOOKS: &str = "nodeworks";
 
-/// What a write was for.
+/// Purpose of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     Status,
     Label,
-    /// A node's book gets an order; others may leave it with the same write.
+    /// A write that adds an order to a node's book. It may remove others.
     Order,
-    /// A daemon's write: the acknowledgement of an order, or an answer that nothing else carries.
+    /// A daemon's write: the acknowledgement of an order, or an answer that no other write carries.
     Acknowledgement,
-    /// Orders leave a node's book, and none comes.
+    /// A write that only removes orders from a node's book.
     Withdrawal,
     Other,
-    /// Whatever it was for, it was not stored.
+    /// A write with any purpose that was not stored.
     Refused,
 }
 
@@ -36,7 +36,7 @@ impl Purpose {
     ];
 }
 
-/// How many writes there were for each.
+/// Number of writes by purpose.
 #[derive(Debug, Default)]
 pub(crate) struct Purposes {
     of: BTreeMap<Purpose, usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Purposes {
 }
 
 impl Purposes {
-    /// Counts a write; those of one node's book in their order.
+    /// Counts a write. Call it in the order of the writes of a node's book.
     pub(crate) fn add(&mut self, entry: &Entry) {
         let purpose = self.purpose(entry);
         *self.of.entry(purpose).or_default() += 1;

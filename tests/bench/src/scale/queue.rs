@@ -1,4 +1,5 @@
-//! Many requests for one Pod: they go one after another, and what another namespace asks for does not wait for them.
+//! Many requests for one Pod: pitstop carries them out one after another, and requests of another namespace do not wait
+//! for them.
 
 use std::time::{Duration, Instant};
 
@@ -19,21 +20,22 @@ use super::stage::Stage;
 use crate::harness::figures::{Samples, ratio, table};
 use crate::harness::say;
 
-/// Most writes for a request.
+/// Bound: writes per request.
 const WRITES: f64 = 5.0;
-/// Writes that empty the book where nothing follows for a second: after the requests before these, and after the last of these.
+/// Writes that empty the book after a second without orders: after the previous requests, and after the last measured
+/// one.
 const EMPTIED: f64 = 2.0;
-/// Longest step of the controller's core, in milliseconds.
+/// Bound: longest step of the controller's core, in milliseconds.
 const STEP: f64 = 50.0;
-/// Most time of a request in another namespace, as a part of its time alone.
+/// Bound: time of a request in another namespace, divided by its time without load.
 const PART: f64 = 2.0;
 const NAMESPACE: &str = "scale-queue";
-/// When so long none has ended, no other will.
+/// Time without an end after which the benchmark gives up.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Until the last writes are written down.
+/// Time until the last writes are in the audit log.
 const REST: Duration = Duration::from_secs(2);
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
     let mut pods = prepare(stage).await?;
@@ -74,7 +76,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes the Pod with the queue, and then one of another namespace on another node.
+/// Creates the Pod with the queue, and then a Pod of another namespace on another node.
 async fn prepare(stage: &Stage) -> Result<Vec<Pod>> {
     let client = &stage.client;
     load::nodes(client, ["scale-queue", "scale-probe"].map(str::to_owned).into()).await?;
@@ -95,7 +97,7 @@ fn ends_in_order(ends: &Ends, count: usize) -> Vec<Figure> {
     ]
 }
 
-/// Makes the requests one after another, so that their names are in the order of their creation, and waits for all.
+/// Creates the requests one after another, so that their names are in the order of creation, and waits for all.
 async fn queue(stage: &Stage, pod: &Pod, count: usize, ends: &mut Ends, ledger: &mut Ledger) -> Result<()> {
     let begin = Instant::now();
     for i in 0..count {
@@ -105,7 +107,7 @@ async fn queue(stage: &Stage, pod: &Pod, count: usize, ends: &mut Ends, ledger: 
     wait_for_all(ends, ledger, count, PATIENCE).await
 }
 
-/// Waits until so many requests are over and tidied up, or none ends any more; reads the ledger meanwhile.
+/// Waits until `count` requests have ended and lost their label `active`, or no more end. Reads the ledger meanwhile.
 pub(crate) async fn wait_for_all(
     ends: &mut Ends,
     ledger: &mut Ledger,
@@ -127,12 +129,12 @@ pub(crate) async fn wait_for_all(
     }
 }
 
-/// A request's time beside the load, as a part of its time alone: medians. So is the API server's answer to its create, which
-/// says how busy the machine was.
+/// Median time of a request under load, divided by that without load. The same for the API server's answer to its
+/// create, which shows how busy the machine was.
 pub(crate) fn beside_alone(what: &str, alone: &Times, beside: &Times) -> Vec<Figure> {
     let part = |of: fn(&Times) -> &Samples| {
         let (alone, beside) = (of(alone), of(beside));
-        // Without a sample nothing is known.
+        // Without samples the bound must not hold.
         if beside.len() == 0 { f64::NAN } else { ratio(beside.median(), alone.median()) }
     };
     let told = |when: &str, times: &Times| {
@@ -148,7 +150,7 @@ pub(crate) fn beside_alone(what: &str, alone: &Times, beside: &Times) -> Vec<Fig
     ]
 }
 
-/// Prints what was written.
+/// Prints the numbers of writes.
 pub(crate) fn print_writes(ledger: &Ledger) {
     let of = &ledger.writes().of;
     let rows: Vec<[String; 3]> = of
@@ -164,7 +166,7 @@ pub(crate) async fn longest_step(controller: &Controller) -> Result<Figure> {
     Ok(Figure::most("longest step of the core", step, STEP, "ms"))
 }
 
-/// The lease was never late and never changed hands.
+/// Figures for a lease that is renewed in time and keeps its holder.
 pub(crate) fn lease_in_time(renewals: &Renewals) -> [Figure; 2] {
     let (gap, holders) = renewals.longest();
     let (gap, late) = (gap.as_secs_f64(), late_after().as_secs_f64());

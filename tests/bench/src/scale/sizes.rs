@@ -1,26 +1,26 @@
-//! How large a scenario is.
+//! Sizes of scenarios.
 
 use std::fmt;
 
-/// What is measured, and how large.
+/// Scenario and sizes of a run.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What happens.
+    /// The scenario.
     #[arg(value_enum)]
     pub(crate) scenario: Scenario,
-    /// Makes every size that is not given smaller or larger.
+    /// Factor for every size that is not given.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Nodes.
     #[arg(long)]
     nodes: Option<usize>,
-    /// Pods that run on them.
+    /// Running Pods.
     #[arg(long)]
     pods: Option<usize>,
-    /// Requests that ended before.
+    /// Requests that ended before the measurement.
     #[arg(long)]
     finished: Option<usize>,
-    /// Requests that are made.
+    /// Requests to create.
     #[arg(long)]
     requests: Option<usize>,
     /// Deployments that no rollout names.
@@ -31,16 +31,16 @@ pub(crate) struct Args {
     rollouts: Option<usize>,
 }
 
-/// One of them.
+/// A scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Scenario {
-    /// A large cluster: memory, the cost of its Pods' changes, and the time until a new leader knows it.
+    /// A large cluster: memory, the cost of Pod changes, and the time until a new leader knows the cluster.
     Cluster,
     /// Many requests for one Pod.
     Queue,
-    /// Requests all over the cluster.
+    /// Requests for Pods in the whole cluster.
     Spread,
-    /// A namespace that asks for as much as it can.
+    /// A namespace with as many requests as possible.
     Hostile,
     /// A rollout of a Deployment with many Pods: a restart, and a new image.
     Roll,
@@ -49,7 +49,7 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    /// As on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -61,7 +61,7 @@ impl Scenario {
         }
     }
 
-    /// What of pitstop is installed beside the usual.
+    /// Components installed in addition to `deploy/default`.
     pub(crate) fn components(self) -> &'static [&'static str] {
         match self {
             Self::Roll => &["image-update", "in-place"],
@@ -70,7 +70,7 @@ impl Scenario {
         }
     }
 
-    /// Nodes, Pods, requests that ended, requests that are made, Deployments that no rollout names, and rollouts that are not armed.
+    /// Default sizes in the order of the fields of [`Sizes`].
     fn sizes(self) -> [usize; 6] {
         match self {
             Self::Cluster => [5_000, 100_000, 50_000, 0, 0, 0],
@@ -95,7 +95,7 @@ pub(crate) struct Sizes {
 }
 
 impl Args {
-    /// What is given, and the rest to scale.
+    /// The given sizes; the others are scaled defaults.
     pub(crate) fn sizes(&self) -> Sizes {
         let sizes = self.scenario.sizes().map(|size| scaled(size, self.scale));
         let [nodes, pods, finished, requests, workloads, rollouts] = sizes;
@@ -110,7 +110,7 @@ impl Args {
     }
 }
 
-/// At least one of what there is at all.
+/// Scales a size; at least 1 unless the size is 0.
 fn scaled(size: usize, scale: f64) -> usize {
     #[allow(
         clippy::cast_precision_loss,
@@ -122,7 +122,7 @@ fn scaled(size: usize, scale: f64) -> usize {
     scaled.max(usize::from(size > 0))
 }
 
-/// A number of things, for figures.
+/// A count as a float, for figures.
 #[allow(clippy::cast_precision_loss, reason = "they are few")]
 pub(crate) fn number(count: usize) -> f64 {
     count as f64

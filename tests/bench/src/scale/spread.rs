@@ -1,4 +1,4 @@
-//! Requests for Pods all over the cluster.
+//! Requests for Pods in the whole cluster.
 
 use std::time::{Duration, Instant};
 
@@ -18,22 +18,22 @@ use super::stage::Stage;
 use crate::harness::books::no_orders;
 use crate::harness::processes;
 
-/// Most writes for a request.
+/// Bound: writes per request.
 const WRITES: f64 = 4.5;
-/// Most processor time of the controller for a request, in milliseconds: 90 s for 10,000.
+/// Bound: the controller's processor time per request, in milliseconds: 90 s for 10,000.
 const CPU: f64 = 9.0;
-/// Most memory of the controller, in MiB.
+/// Bound: memory of the controller, in MiB.
 const MEMORY: f64 = 128.0;
-/// Namespaces; in each, fewer requests than are carried out at a time.
+/// Number of namespaces. Each has fewer requests than pitstop carries out at a time.
 const NAMESPACES: usize = 20;
-/// When so long none has ended, no other will.
+/// Time without an end after which the benchmark gives up.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Before the first request.
+/// Pause before the first request.
 const PAUSE: Duration = Duration::from_secs(5);
-/// Until the last writes are written down.
+/// Time until the last writes are in the audit log.
 const REST: Duration = Duration::from_secs(2);
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
     let pods = prepare(stage, sizes).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes nodes, and the same number of Pods on each.
+/// Creates nodes, and the same number of Pods on each.
 async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));

@@ -1,5 +1,5 @@
-//! The cluster as the scenarios need it: the API server with pitstop's definitions, rights and policies, and nobody else who
-//! acts on objects.
+//! The scenarios' cluster: the API server with pitstop's definitions, rights and policies, without other controllers or
+//! kubelets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,33 +15,33 @@ use serde_json::{Value, json};
 use crate::harness::cluster::{Cluster, given, kubectl, lab};
 use crate::harness::say;
 
-/// The node of every cluster; nothing runs there.
+/// The real node of every cluster. It is halted.
 const NODE: &str = "node1";
-/// What would delete Pods of nodes that do not exist, and evict those of nodes that do not answer.
+/// Components to stop: they would delete Pods of missing nodes, and evict Pods of unreachable nodes.
 const OTHERS: [&str; 2] = ["controller-manager", "scheduler"];
-/// All of pitstop.
+/// Folder of pitstop's manifests.
 const FOLDER: &str = "deploy/default";
-/// What may be installed beside.
+/// Folder of pitstop's components.
 const COMPONENTS: &str = "deploy/components";
-/// The controller under test is no Pod, so the API server could not reach its webhook.
+/// Command that removes the webhook: the controller under test is no Pod, so the API server could not reach it.
 const WEBHOOK: [&str; 3] = ["delete", "mutatingwebhookconfiguration", "pitstop"];
-/// Until the kinds are served.
+/// Longest wait until the API server serves the kinds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// It.
+/// A prepared cluster.
 pub(crate) struct Stage {
-    /// With the administrator's rights.
+    /// A client with the administrator's rights.
     pub(crate) client: Client,
-    /// Where the API server writes down every request.
+    /// Path of the API server's audit log.
     pub(crate) audit_log: PathBuf,
-    /// Where the controller's logs go.
+    /// Folder of the controller's logs.
     pub(crate) logs: PathBuf,
-    /// The controller's program.
+    /// Path of the controller's program.
     pub(crate) program: PathBuf,
 }
 
 impl Stage {
-    /// Prepares the cluster that runs, with these components of pitstop. It is of no use for anything else afterwards.
+    /// Prepares the running cluster, with these components of pitstop. Afterwards it cannot serve other purposes.
     pub(crate) async fn prepare(components: &[&str]) -> Result<Self> {
         let cluster = Cluster::connect().await?;
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -77,7 +77,7 @@ impl Stage {
     }
 }
 
-/// Of the folder `target/scale/install`.
+/// The kustomization of the folder `target/scale/install`.
 fn kustomization(components: &[&str]) -> Value {
     let of = |name: &&str| format!("../../../{COMPONENTS}/{name}");
     json!({

@@ -1,5 +1,5 @@
-//! What rollouts cost where nothing is rolled out: Deployments that none names cost the controller nothing, and those that are not
-//! armed cost the write of a workload nothing.
+//! Cost of rollouts without updates. Deployments that no rollout names must not burden the controller, and unarmed
+//! rollouts must not slow writes of workloads.
 
 use std::future::ready;
 use std::time::{Duration, Instant};
@@ -29,33 +29,33 @@ use crate::harness::processes::Memory;
 use crate::harness::programs::NAMESPACE as OWN;
 use crate::harness::say;
 
-/// `ReplicaSet`s of each Deployment.
+/// Number of `ReplicaSet`s of each Deployment.
 const SETS_OF_EACH: usize = 10;
-/// Deployments that share a namespace.
+/// Deployments per namespace.
 const NAMESPACE: usize = 100;
-/// Most memory with the Deployments, as a part of that without.
+/// Bound: memory with the Deployments, divided by that without.
 const MEMORY: f64 = 1.1;
-/// Most processor time for changes of workloads beside that for none, as a part of that for as many changes of Pods.
+/// Bound: additional processor time for a change of a workload, divided by that for a change of a Pod.
 const CPU: f64 = 0.1;
-/// Most time for a write of a Deployment where rollouts are not armed, as a part of that where there is none.
+/// Bound: time for a write of a Deployment in a namespace with unarmed rollouts, divided by that without rollouts.
 const WRITE: f64 = 1.25;
-/// Changes a second, and for how long.
+/// Changes per second, and their duration.
 const CHANGES: usize = 200;
 const SECONDS: u64 = 30;
-/// After this the controller has read its lists.
+/// Time in which the controller reads its lists.
 const REST: Duration = Duration::from_secs(10);
-/// Writes of each Deployment that are timed, and those before.
+/// Timed writes of each Deployment, and warm-up writes.
 const WRITES: usize = 200;
 const FIRST: usize = 20;
-/// Until the admission policies are in force.
+/// Longest wait until the admission policies are in force.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PERIOD: Duration = Duration::from_millis(500);
-/// Namespaces for the writes: no rollout is in the one, those that are not armed are in the other, and an armed one is in the third.
+/// Namespaces for the writes: without rollouts, with unarmed rollouts, and with an armed rollout.
 const PLACES: [&str; 3] = ["scale-none", "scale-unarmed", "scale-armed"];
-/// Workloads, as the audit log names them.
+/// Resources of workloads in the audit log.
 const KINDS: [&str; 5] = ["deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions"];
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let pods = prepare(stage, sizes).await?;
     let before = Rest::of(stage, "unrolled-before").await?;
@@ -68,7 +68,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     after.controller.end().await?;
     say(format!("{} changes of workloads, {} of Pods", workloads.count, of_pods.count));
 
-    // What was used for anything else is no cost of the change.
+    // The idle processor time is no cost of the changes.
     let beside = |cost: &Cost| (cost.cpu.as_secs_f64() - after.cpu.as_secs_f64()).max(0.0);
     let each = |cost: &Cost| ratio(beside(cost), number(cost.count)) * 1e3;
     let memory = ratio(mib(after.memory.resident), mib(before.memory.resident));
@@ -97,7 +97,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Makes nodes, Pods and the namespaces of all Deployments.
+/// Creates nodes, Pods and the namespaces of all Deployments.
 async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
@@ -115,7 +115,7 @@ fn namespace(i: usize) -> String {
     format!("scale-{:03}", i / NAMESPACE)
 }
 
-/// Makes the Deployments.
+/// Creates the Deployments.
 async fn fill(stage: &Stage, sizes: &Sizes) -> Result<Vec<Workload>> {
     let of = |i| Workload { namespace: namespace(i), name: format!("web-{i:05}"), replicas: 1 };
     let all: Vec<Workload> = (0..sizes.workloads).map(of).collect();
@@ -123,13 +123,13 @@ async fn fill(stage: &Stage, sizes: &Sizes) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// A controller that has nothing to do.
+/// An idle controller and its measurements.
 struct Rest {
     controller: Controller,
     memory: Memory,
-    /// Processor time while nothing changed.
+    /// Processor time without changes.
     cpu: Duration,
-    /// Requests for parked workloads since it was started, and for others.
+    /// API requests for parked workloads since its start, and for others.
     parked: usize,
     strays: usize,
 }
@@ -150,18 +150,18 @@ impl Rest {
     }
 }
 
-/// A request of the controller.
+/// Whether the controller sent this request, for workloads.
 fn is_for_workloads(entry: &Entry) -> bool {
     entry.account(OWN).is_some() && KINDS.contains(&entry.object_ref.resource.as_str())
 }
 
-/// Changes, and what the controller took meanwhile.
+/// Number of changes, and the controller's processor time meanwhile.
 struct Cost {
     count: usize,
     cpu: Duration,
 }
 
-/// Makes changes at the wanted rate: `change` makes that of this number.
+/// Makes changes at the wanted rate: `change` makes the change with a number.
 async fn cost(controller: &Controller, change: impl AsyncFn(usize) -> Result<()>) -> Result<Cost> {
     let before = controller.cpu()?;
     let (begin, mut sent, mut count) = (Instant::now(), 0, 0);
@@ -169,7 +169,7 @@ async fn cost(controller: &Controller, change: impl AsyncFn(usize) -> Result<()>
     while begin.elapsed() < Duration::from_secs(SECONDS) {
         let round = Instant::now();
         let batch = stream::iter(sent..sent + CHANGES / 10).map(|i| change(i)).buffer_unordered(16);
-        // One that fails is no change.
+        // A failed change does not count.
         count += batch.filter(|result| ready(result.is_ok())).count().await;
         sent += CHANGES / 10;
         tokio::time::sleep(Duration::from_millis(100).saturating_sub(round.elapsed())).await;
@@ -197,7 +197,7 @@ fn pod_changes(client: &Client, pods: &[Pod]) -> impl AsyncFn(usize) -> Result<(
     }
 }
 
-/// How long the API server takes for a write of a Deployment, without the rollouts and with them.
+/// Times of a write of a Deployment, without unarmed rollouts and with them.
 async fn unarmed(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
     let all = PLACES.map(|namespace| Workload {
@@ -232,12 +232,12 @@ async fn unarmed(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
         told("in one of the namespaces", with_some),
         Figure::most("in one of the namespaces/in another without rollouts", part(&some), WRITE, ""),
         told("in a namespace that has as many more", with_all),
-        // The API server looks at each of the namespace.
+        // The API server evaluates each rollout of the namespace.
         Figure::told("in that namespace/in another without rollouts", part(&all), ""),
     ])
 }
 
-/// Writes the two in turn, and times that.
+/// Times writes of the two in turn.
 async fn timed(client: &Client, of: [&Workload; 2]) -> Result<[Samples; 2]> {
     let mut took = [Vec::new(), Vec::new()];
     for i in 0..FIRST + WRITES {
@@ -252,7 +252,7 @@ async fn timed(client: &Client, of: [&Workload; 2]) -> Result<[Samples; 2]> {
     Ok(took.map(|took| took.into_iter().collect()))
 }
 
-/// Another image: a change that would be made in place.
+/// Sets a new image: a change that pitstop would make in place.
 async fn change_template(client: &Client, of: &Workload) -> Result<Deployment> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), &of.namespace);
     let at = pitstop_kit::now().mono.0;
@@ -261,7 +261,7 @@ async fn change_template(client: &Client, of: &Workload) -> Result<Deployment> {
     Ok(api.patch(&of.name, &PatchParams::default(), &Patch::<Value>::Strategic(patch)).await?)
 }
 
-/// Waits until a write of a Deployment with an armed rollout parks it: then every write is judged.
+/// Waits until a write of a Deployment with an armed rollout parks it. From then on the policies judge every write.
 async fn until_parked(client: &Client, of: &Workload) -> Result<()> {
     let begin = Instant::now();
     loop {

@@ -8,21 +8,21 @@ use super::bulk::{self, DEPLOYMENTS, ROLLOUTS, SETS, Sort, overlay};
 use super::load::create;
 use super::objects::{APP, GRACE, HASH, owner, pod_labels, spec, uid};
 
-/// Name and namespace of a Deployment.
+/// A Deployment.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// How many Pods it is to have.
+    /// Wanted number of Pods.
     pub(crate) replicas: usize,
 }
 
-/// Name of the `ReplicaSet` of a Deployment that has Pods.
+/// Name of a Deployment's `ReplicaSet` with Pods.
 pub(crate) fn set_name(deployment: &str) -> String {
     format!("{deployment}-{HASH}")
 }
 
-/// Makes Deployments that are complete, and for each so many `ReplicaSet`s, of which the last has the Pods.
+/// Creates complete Deployments, each with `sets` `ReplicaSet`s. The last has the Pods.
 pub(crate) async fn deployments(client: &Client, of: Vec<Workload>, sets: usize) -> Result<()> {
     let each = |workload: &Workload| (0..sets).map(|i| (workload.clone(), sets - 1 - i)).collect::<Vec<_>>();
     let sets = of.iter().flat_map(each).collect();
@@ -30,7 +30,7 @@ pub(crate) async fn deployments(client: &Client, of: Vec<Workload>, sets: usize)
     write(client, SETS, sets, |(workload, _)| &workload.namespace, set).await
 }
 
-/// Makes rollouts that the controller has not armed, each for a Deployment of its own, in these namespaces in turn.
+/// Creates unarmed rollouts, each for its own Deployment, in these namespaces in turn.
 pub(crate) async fn unarmed(
     client: &Client,
     namespaces: &[String],
@@ -43,7 +43,7 @@ pub(crate) async fn unarmed(
     write(client, ROLLOUTS, named, |(namespace, _)| namespace, unarmed).await
 }
 
-/// Makes one as the controller arms it.
+/// Creates a rollout with the label of an armed one.
 pub(crate) async fn armed(client: &Client, of: &Workload) -> Result<()> {
     let armed = |of: &Workload| {
         let labels = json!({"metadata": {"labels": {pitstop_api::rollout::ARMED: "true"}}});
@@ -52,7 +52,7 @@ pub(crate) async fn armed(client: &Client, of: &Workload) -> Result<()> {
     write(client, ROLLOUTS, vec![of.clone()], |of| &of.namespace, armed).await
 }
 
-/// The first is made through the API.
+/// Creates the first object through the API, the others in bulk.
 async fn write<T: Send + 'static>(
     client: &Client,
     sort: Sort,
@@ -85,7 +85,7 @@ fn deployment(of: &Workload) -> Value {
     })
 }
 
-/// The `ReplicaSet` of so many revisions ago; only the newest has Pods.
+/// The `ReplicaSet` of `ago` revisions ago. Only the newest has Pods.
 fn set((of, ago): &(Workload, usize)) -> Value {
     let Workload { namespace, name, replicas } = of;
     let newest = *ago == 0;
@@ -107,7 +107,7 @@ fn set((of, ago): &(Workload, usize)) -> Value {
     })
 }
 
-/// A rollout for a Deployment, whose changes happen in the running Pods; with more members.
+/// A rollout that changes a Deployment's Pods in place, merged with `more`.
 pub(crate) fn rollout(namespace: &str, name: &str, deployment: &str, more: &Value) -> Value {
     let mut rollout = json!({
         "apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout",

@@ -1,4 +1,4 @@
-//! The model of the API server against the real one.
+//! Compares the model of the API server with the real one.
 
 use std::io::Write as _;
 use std::sync::Mutex;
@@ -17,9 +17,9 @@ use tokio::time::timeout;
 
 /// How many scripts run at a time.
 const THREADS: usize = 8;
-/// How long an event may take that is expected.
+/// How long to wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long to look for events that are not expected.
+/// How long to wait for unexpected events.
 const SILENCE: Duration = Duration::from_millis(150);
 
 /// The real API server, for one script.
@@ -29,14 +29,14 @@ struct Real<'a> {
     watches: Vec<Stream>,
 }
 
-/// An open watch: the body and what was read of the next line.
+/// An open watch: the body and the bytes already read of the next line.
 struct Stream {
     body: Body,
     rest: Vec<u8>,
 }
 
 impl Stream {
-    /// The next event; nothing when none comes in time, or ever.
+    /// The next event; None if none comes in time, or the watch has ended.
     async fn next(&mut self, patience: Duration) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -64,7 +64,7 @@ impl Real<'_> {
         let (parts, body) = response.into_parts();
         let bytes = self.runtime.block_on(body.collect()).map(http_body_util::Collected::to_bytes);
         let bytes = bytes.unwrap_or_else(|error| format!("{error:#}").into());
-        // What is no path of the API is answered in plain text; clients make this of it.
+        // The API server answers unknown paths in plain text; clients make a Status of it.
         let missing = || {
             let reason = if parts.status == 404 { "NotFound" } else { "" };
             json!({ "kind": "Status", "status": "Failure", "code": parts.status.as_u16(), "reason": reason,
@@ -116,7 +116,7 @@ impl Target for Real<'_> {
     }
 }
 
-/// Runs one script on both sides; what differs.
+/// Runs one script on both sides; returns the differences.
 fn compare(script: &Script, number: usize, runtime: &Runtime, cluster: &Cluster) -> Result<Vec<String>> {
     let stamp = std::process::id();
     let place =
@@ -134,7 +134,7 @@ fn compare(script: &Script, number: usize, runtime: &Runtime, cluster: &Cluster)
     Ok(differences(script, &ours, &theirs))
 }
 
-/// Lets go of everything in the namespace, and of the namespace.
+/// Removes finalizers and Pods in the namespace, then the namespace.
 fn clean_up(real: &mut Real<'_>, namespace: &str) -> Result<()> {
     for kind in [
         "api/v1/namespaces/NS/pods",

@@ -1,4 +1,4 @@
-//! The models of the simulator against the real thing: the same scripts must have the same results.
+//! Compares the simulator's models with the real components: the same scripts must have the same results.
 #![cfg(test)]
 
 mod api;

@@ -1,4 +1,4 @@
-//! Requests end while the node's daemon is away, and it comes back; connections to the API server that die unseen.
+//! Requests end while the node's daemon is away, and it returns; connections to the API server break unnoticed.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn in_mid_hook(
     Ok((before, request))
 }
 
-/// The request has ended by its deadline; the daemon that is back stops nothing of it and serves the next one.
+/// The request has reached its deadline. The returned daemon stops nothing for it, and serves the next one.
 async fn stops_nothing(ns: &Ns, before: &Pod, request: &ContainerRecreateRequest) -> Result<()> {
     system::healthy(&ns.cluster).await?;
     ns.create(requests::recreate("pass-by", "web", &["sidecar"])).await?;
@@ -77,7 +77,7 @@ fn a_daemon_that_stood_still_stops_nothing_of_a_request_that_is_over() -> Result
         let over = ns.over_within("late", LONG).await;
         let woken = process::signal(daemon, Signal::SIGCONT);
         over?;
-        // The kubelet may have ended it for its silence.
+        // The kubelet may have ended the unresponsive daemon.
         drop(woken);
         stops_nothing(ns, &before, &request).await
     })
@@ -95,8 +95,8 @@ fn ports(pid: i32) -> Result<Vec<u16>> {
     Ok(open.collect())
 }
 
-/// The packets of the daemon's connections vanish, and neither side is told. A new connection works. Left alone, Linux
-/// gives such a connection up after a quarter of an hour; `kit`'s tests hold the 45 s.
+/// The packets of the daemon's connections are dropped, and neither side notices. A new connection works. By default,
+/// Linux gives such a connection up after a quarter of an hour; `kit`'s tests check the 45 s.
 #[test]
 fn a_connection_that_died_unseen_is_noticed() -> Result<()> {
     on_cluster(async |ns| {

@@ -1,5 +1,5 @@
-//! The webhook's certificates change, end, or are somebody else's; the webhook is slow or away. Nobody looks after it,
-//! and nobody's Pods wait for it.
+//! The webhook's certificates change, expire or are foreign; the webhook is slow or away. No person repairs it, and no
+//! Pod waits for it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +24,9 @@ use serde_json::json;
 /// Name of the webhook's certificate.
 const SECRET: &str = "pitstop-webhook-cert";
 const DAY: Duration = Duration::from_hours(24);
-/// The metric of when the served certificate ends.
+/// Metric: when the served certificate expires.
 const NOT_AFTER: &str = "pitstop_controller_webhook_certificate_not_after_seconds ";
-/// A new certificate is taken into use a minute after its CA was published.
+/// Bound of a switch: a certificate is served a minute after its CA was published.
 const SWITCH: Duration = Duration::from_secs(90);
 
 /// A certificate and its key, both as PEM.
@@ -35,7 +35,7 @@ struct Issued {
     key: String,
 }
 
-/// A validity of so many days in the past and in the future (negative: it ended).
+/// Parameters of a certificate that is valid from `past` days ago for `future` more days (negative: it has expired).
 fn params(name: &str, names: Vec<String>, past: i32, future: i32) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -66,7 +66,7 @@ fn leaf(ca: &Issued, past: i32, future: i32) -> Result<Issued> {
     Ok(issued(&params.signed_by(&key, &issuer)?, &key))
 }
 
-/// As the controller writes them.
+/// As PEM, like the controller writes it.
 fn issued(cert: &Certificate, key: &KeyPair) -> Issued {
     Issued { cert: cert.pem().replace("\r\n", "\n"), key: key.serialize_pem() }
 }
@@ -88,7 +88,7 @@ async fn store(cluster: &Cluster, data: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
-/// Writes the CA that the API server is to trust.
+/// Sets the CA that the API server trusts.
 async fn publish(cluster: &Cluster, bundle: &str) -> Result<()> {
     let all: Api<MutatingWebhookConfiguration> = Api::all(cluster.client.clone());
     let bundle = ByteString(bundle.as_bytes().to_vec());
@@ -98,7 +98,7 @@ async fn publish(cluster: &Cluster, bundle: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the API server is told to trust what is stored.
+/// Waits until the API server's configuration trusts the stored CAs.
 async fn trusted(cluster: &Cluster) -> Result<()> {
     until("the stored CAs to be published", SHORT, async || {
         let bundle = system::ca_bundle(cluster).await?.context("no CA")?;
@@ -107,7 +107,7 @@ async fn trusted(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// When the certificate ends that each replica serves, by its metrics.
+/// When the certificate of each replica expires, by its metrics.
 async fn served(cluster: &Cluster) -> Result<Vec<String>> {
     let mut ends = Vec::new();
     for pod in system::pods_of(cluster, CONTROLLER).await? {
@@ -120,7 +120,7 @@ async fn served(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(ends)
 }
 
-/// Whether a new request has its defaults, which only the webhook gives: it is asked as a dry run, so nothing is made.
+/// Whether a new request gets its defaults, which only the webhook sets. A dry run: nothing is stored.
 async fn defaulted(ns: &Ns) -> Result<bool> {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let request = serde_json::from_value(requests::recreate("dry", "web", &["app"]))?;
@@ -128,7 +128,7 @@ async fn defaulted(ns: &Ns) -> Result<bool> {
     Ok(requests::label(&made, labels::POD_UID).is_some())
 }
 
-/// Waits until many requests in a row have their defaults: each API server and each replica has what is new.
+/// Waits until many requests in a row get their defaults: then each API server and each replica uses the new state.
 async fn answers_well(ns: &Ns) -> Result<()> {
     until("the webhook to give defaults", SHORT, async || {
         for _ in 0..20 {
@@ -148,7 +148,7 @@ fn what_has_ended_and_what_is_foreign_is_mended_without_a_person() -> Result<()>
         ns.start_pod(pods::app("web")).await?;
         answers_well(ns).await?;
 
-        // Everything ended a year ago.
+        // CA and certificate have expired.
         let old_ca = ca(700, -300)?;
         let old = leaf(&old_ca, 400, -310)?;
         store(cluster, &[("ca.crt", &old_ca.cert), ("tls.crt", &old.cert), ("tls.key", &old.key)]).await?;
@@ -161,21 +161,21 @@ fn what_has_ended_and_what_is_foreign_is_mended_without_a_person() -> Result<()>
         let start = old_ca.cert.lines().nth(1).context("an empty certificate")?;
         assert!(!bundle.contains(start), "a CA that has ended is not trusted any more");
 
-        // The CA and the leaf do not belong together.
+        // The CA did not issue the certificate.
         let foreign = ca(1, 300)?;
         store(cluster, &[("ca.crt", &foreign.cert), ("ca.key", &foreign.key)]).await?;
         trusted(cluster).await?;
         answers_well(ns).await?;
 
-        // The API server is told to trust another CA.
+        // The API server's configuration trusts another CA.
         publish(cluster, &ca(1, 300)?.cert).await?;
         trusted(cluster).await?;
         answers_well(ns).await
     })
 }
 
-/// A certificate that ends in three days: another one is stored and its CA published at once, and a minute later it is
-/// served. All the while, requests are created from several sides.
+/// A certificate that expires in three days. The controller stores another and publishes its CA at once, and serves it
+/// a minute later. Meanwhile, four callers create requests.
 #[test]
 fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
     on_cluster(async |ns| {
@@ -183,7 +183,7 @@ fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
         ns.start_pod(pods::app("web")).await?;
         let aged = ca(300, 60)?;
         let ending = leaf(&aged, 80, 3)?;
-        // What is served now stays trusted, so there is no reason to hurry.
+        // The served certificate stays trusted, so the controller need not hurry.
         let right = String::from_utf8(stored(cluster).await?["ca.crt"].0.clone())?;
         let before = served(cluster).await?;
         store(
@@ -213,8 +213,8 @@ fn no_call_fails_while_ca_and_certificate_change() -> Result<()> {
                     Ok(now.iter().all(|end| !before.contains(end)).then_some(()))
                 })
                 .await?;
-                // The API server connects anew when what it trusts changes: once for this CA beside the right ones, and
-                // once when the controller has taken it away.
+                // The API server reconnects when its trusted CAs change: for this additional CA, and when the
+                // controller removes it.
                 let right = String::from_utf8(stored(cluster).await?["ca.crt"].0.clone())?;
                 publish(cluster, &(right + &ca(1, 300)?.cert)).await?;
                 trusted(cluster).await?;
@@ -242,11 +242,11 @@ fn a_webhook_that_hangs_holds_up_no_pod_and_no_request() -> Result<()> {
         let ids: Vec<i32> = ids.collect::<Result<_>>()?;
         let stopped = Stopped::new(ids)?;
 
-        // Nobody asks it about Pods.
+        // The API server does not call it for Pods.
         for name in ["one", "two", "three"] {
             ns.start_pod(pods::pod(name, &[pods::idle("app")])).await?;
         }
-        // A request waits for it once, and is made without defaults.
+        // A request waits for the webhook once, and is created without defaults.
         let created = ns.create(requests::recreate("plain", "web", &["app"])).await?;
         if requests::label(&created, labels::POD_UID).is_some() {
             bail!("a stopped webhook has answered");
@@ -272,7 +272,7 @@ impl Stopped {
 impl Drop for Stopped {
     fn drop(&mut self) {
         for id in &self.0 {
-            // One that was ended meanwhile needs nothing.
+            // A process that has ended meanwhile needs nothing.
             let _ = process::signal(*id, Signal::SIGCONT);
         }
     }

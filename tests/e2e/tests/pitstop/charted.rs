@@ -1,4 +1,5 @@
-//! The Helm chart on a real cluster: what it renders is accepted, and Helm installs, upgrades and removes pitstop with it.
+//! The Helm chart on a real cluster: the API server accepts its objects, and Helm installs, upgrades and removes
+//! pitstop.
 
 use anyhow::ensure;
 use pitstop_e2e::system::{self, NAMESPACE};
@@ -12,7 +13,7 @@ fn what_it_renders_is_accepted_by_the_api_server() -> Result<()> {
     on_cluster(async |ns| rendered(ns, &["policy", "webhook"]))
 }
 
-/// Asks the API server about each gate: alone, and each runtime with everything else.
+/// Dry-runs each gate: alone, and with each runtime and all other options.
 pub(crate) fn rendered(ns: &Ns, gates: &[&str]) -> Result<()> {
     let Some(helm) = Helm::find()? else { return Ok(()) };
     let opt_in = format!("optIn.namespaces={{{}}}", ns.name);
@@ -45,7 +46,7 @@ fn helm_installs_upgrades_and_removes_pitstop() -> Result<()> {
     let Some(helm) = Helm::find()? else { return Ok(()) };
     on_cluster(async |ns| {
         let outcome = installing(ns, &helm).await;
-        // The cluster is the one that KUBECONFIG names, for Helm too.
+        // Helm, too, uses the cluster of KUBECONFIG.
         helm.run(&["uninstall", "pitstop", "--namespace", NAMESPACE, "--ignore-not-found"])?;
         ns.cluster.install()?;
         system::healthy(&ns.cluster).await?;
@@ -61,7 +62,7 @@ async fn installing(ns: &Ns, helm: &Helm) -> Result<()> {
     system::healthy(cluster).await?;
     restarts(ns, "charted").await?;
     ensure!(cluster.kubectl(&RIGHT).is_err(), "the default has no right to evict");
-    // Only a cluster can tell.
+    // Only a cluster shows which namespaces exist.
     let absent = [
         "--reuse-values",
         "--set",

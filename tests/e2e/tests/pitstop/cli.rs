@@ -1,4 +1,4 @@
-//! `kubectl pitstop`, as people run it.
+//! `kubectl pitstop`, as users run it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ fn what_is_waited_for_says_how_it_ended_by_the_exit_code() -> Result<()> {
         let name = format!("crr/{request}");
         let Said { code, err, .. } = run(ns, &["wait", &name, "--timeout=1s"])?;
         ensure!(code == 2, "{code}: {err}");
-        // A second one for the same Pod ends by its own deadline.
+        // A second request for the same Pod ends at its own deadline.
         let made = good(ns, &["restart", "pod/web", "--deadline=3s", "-o", "name"])?;
         let late = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
         let Said { code, out, err } = run(ns, &["wait", &late, "--timeout=60s"])?;
@@ -114,7 +114,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
     })
 }
 
-/// Runs a command in a terminal: it ends with that code, and the screen shows that.
+/// Runs a command in a terminal, which must end with `code` and show `told`.
 fn at_desk(ns: &Ns, code: i32, told: &str, args: &[&str]) -> Result<String> {
     let (ended, text, sane) = Terminal::start(ns, 50, 160, args)?.end()?;
     ensure!(
@@ -190,14 +190,14 @@ fn a_rollout_is_paused_and_goes_on() -> Result<()> {
     })
 }
 
-/// What a frame of `status --watch` must show of the rollout that it was made of.
+/// Whether a frame of `status --watch` shows the counts of its rollout.
 fn shows(rollout: &InPlaceRollout, lines: &str) -> bool {
     let Some(status) = &rollout.status else { return true };
     let counts = format!("{} of {} done, {} at work", status.current, status.pods, status.started);
     status.pods == 0 || lines.contains(&counts)
 }
 
-/// Every version of the rollout that the API server tells of, until the watch is dropped.
+/// Collects every version of the rollout that the API server sends, until this is dropped.
 async fn versions(ns: &Ns, into: &Mutex<BTreeMap<String, InPlaceRollout>>) -> Result<()> {
     let rollouts: Api<InPlaceRollout> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
     let mut events = rollouts.watch(&WatchParams::default(), "0").await?.boxed();
@@ -285,7 +285,7 @@ fn pods_are_resized_and_updated() -> Result<()> {
         let requests = pods::container(&after, "app")?.resources.clone().and_then(|it| it.requests);
         ensure!(requests.is_some_and(|it| it["cpu"].0 == "150m"));
         pods::assert_untouched(&before, &after, "app")?;
-        // What cannot be pulled stops nothing.
+        // An image that cannot be pulled stops nothing.
         let Said { code, err, .. } =
             run(ns, &["set-image", "pod/web", "app=registry.invalid/none:v1", "--wait", "--timeout=60s"])?;
         ensure!(code == 1 || code == 2, "{code}: {err}");
@@ -298,7 +298,7 @@ fn a_namespace_is_opted_in_and_out() -> Result<()> {
     on_shared_cluster(async |ns| {
         let namespace = format!("namespace/{}", ns.name);
         let Said { code, err, .. } = run(ns, &["enable", &namespace])?;
-        // Whether the component that changes workloads is there depends on the tests before.
+        // Earlier tests may have installed the component that changes workloads.
         let bound = ns.kubectl(&["get", "rolebinding", "-o", "name"])?.contains("pitstop-in-place");
         let told = err.contains("there is no ClusterRole pitstop-in-place");
         ensure!(code == 0 && bound != told, "{code}, bound {bound}: {err}");
@@ -310,7 +310,7 @@ fn a_namespace_is_opted_in_and_out() -> Result<()> {
     })
 }
 
-/// With a workload of two Pods, the component that changes such, and a namespace that has opted in by the plugin.
+/// Creates a workload of two Pods, and enables its namespace and the workload with the plugin.
 async fn switched_on(ns: &Ns, kind: &str, workload: &str, soak: &str) -> Result<BTreeMap<String, Pod>> {
     let namespace = format!("namespace/{}", ns.name);
     create(ns, &servers(kind, 2))?;
@@ -327,7 +327,7 @@ fn version(tag: &str) -> String {
     format!("app={REPOSITORY}:{tag}")
 }
 
-/// Its own controller makes new Pods of a change now.
+/// Fails unless the workload is not parked, and its own controller replaces its Pods.
 async fn is_let_go(ns: &Ns, kind: &str, before: &BTreeMap<String, Pod>) -> Result<()> {
     let mark = field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?;
     ensure!(mark.is_empty(), "it is parked: {mark}");
@@ -364,7 +364,7 @@ fn a_parked_workload_is_let_go_where_no_controller_runs() -> Result<()> {
         says(ns, "Updating").await?;
         let namespace = format!("namespace/{}", ns.name);
         let let_go = async {
-            // Nothing more is parked here, and the right to release what is stays.
+            // The namespace parks no more workloads, but the right to release the parked one stays.
             let Said { code, err, .. } = run(ns, &["disable", &namespace])?;
             ensure!(
                 code == 1 && err.contains("run `kubectl pitstop disable statefulset/web"),
@@ -396,7 +396,7 @@ fn what_is_waited_for_is_explained_and_taken_back() -> Result<()> {
         for part in ["The daemon runs the preStop hook", "node1 is Ready", "pitstop-daemon-"] {
             ensure!(told.contains(part), "{part:?} is not in\n{told}");
         }
-        // Of two that are made in the same second, either goes first: so this one is made when the other has begun.
+        // Requests of the same second run in any order, so this one is created after the other has begun.
         let made = good(ns, &["restart", "pod/web", "-c", "other", "-o", "name"])?;
         let second = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
         let told = until("the wait", LONG, async || {
@@ -450,7 +450,7 @@ fn an_installation_is_examined_good_and_bad() -> Result<()> {
     })
 }
 
-/// All namespaces count, so that no other test may be at work.
+/// The check covers all namespaces, so no other test may run.
 #[test]
 fn before_an_uninstallation_what_is_at_work_is_named() -> Result<()> {
     on_cluster(async |ns| {

@@ -1,4 +1,4 @@
-//! Whether a stopped container comes back: the policy of its Pod, its own, and the kubelet's back-off.
+//! Whether a stopped container restarts: by its Pod's policy, its own policy, and the kubelet's back-off.
 
 use std::time::{Instant, SystemTime};
 
@@ -13,13 +13,13 @@ fn with_strategy(name: &str, strategy: Value) -> Value {
     requests::with_spec(name, &spec)
 }
 
-/// The image string that the kubelet restarted a container by; absent where the runtime stopped it.
+/// The image string that made the kubelet restart a container; None if the runtime stopped it.
 fn pin<'a>(request: &'a ContainerRecreateRequest, container: &str) -> Option<&'a str> {
     let target = request.status.as_ref()?.target.as_ref()?;
     target.containers.iter().find(|c| c.name == container)?.pin.as_ref().map(|pin| pin.image.as_str())
 }
 
-/// A Pod with that policy, whose container `app` exits 0 when it is asked to end.
+/// A Pod with that policy, whose container `app` exits 0 on SIGTERM.
 fn pod(policy: &str, own: Option<&str>, rules: &Value) -> Value {
     let mut app = pods::idle("app");
     if let Some(own) = own {
@@ -40,7 +40,7 @@ async fn restarted(ns: &Ns, name: &str, before: &Pod) -> Result<ContainerRecreat
     Ok(over)
 }
 
-/// A container `Never` in a Pod `Always` (Kubernetes 1.35 and later).
+/// A container with policy `Never` in a Pod with `Always` (Kubernetes 1.35 and later).
 #[test]
 fn a_container_that_never_comes_back_goes_through_the_kubelet() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -56,7 +56,7 @@ fn a_container_that_never_comes_back_goes_through_the_kubelet() -> Result<()> {
     })
 }
 
-/// Containers of a Pod `Never` that come back by their own policy, or by a rule for every code.
+/// Containers that restart by their own policy, or by rules for every code, in a Pod with `Never`.
 #[test]
 fn a_container_that_comes_back_by_its_own_policy_is_stopped_by_the_runtime() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -93,7 +93,7 @@ fn a_restart_does_not_complete_a_pod_on_failure() -> Result<()> {
     })
 }
 
-/// Who asks for the runtime gets it, and is told how it went.
+/// A request for mechanism `Runtime` gets it, and reports the result.
 #[test]
 fn a_stop_that_completes_a_container_is_told() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -107,7 +107,7 @@ fn a_stop_that_completes_a_container_is_told() -> Result<()> {
     })
 }
 
-/// Fails until the file `/data/go` is there, which its sidecar can make.
+/// `app` fails until the file `/data/go` exists, which the sidecar can create.
 fn failing() -> Value {
     let script = "trap 'exit 0' TERM; [ -e /data/go ] || exit 1; sleep 100000 & wait";
     let mut pod = pods::pod("web", &[pods::shell("app", script), pods::idle("sidecar")]);
@@ -118,8 +118,8 @@ fn failing() -> Value {
     pod
 }
 
-/// A back-off that lasts for a while yet. It is 10 s after the second end, then twice as long each time. The kubelet calls it
-/// `CrashLoopBackOff` only where it looks at the Pod once more before it is over.
+/// Waits for a back-off of which at least 15 s remain. It is 10 s after the second end, then doubles each time. The
+/// kubelet reports `CrashLoopBackOff` only if it looks at the Pod again before the back-off ends.
 async fn in_back_off(ns: &Ns) -> Result<Pod> {
     until("a back-off that lasts", LONG, async || {
         let pod = ns.pod("web").await?;
@@ -158,7 +158,7 @@ fn a_back_off_is_ended_unasked() -> Result<()> {
     })
 }
 
-/// A container that ends by itself while its Pod is being taken out of service is restarted once more.
+/// A container that ends by itself during the drain is restarted once more.
 #[test]
 fn a_forced_request_restarts_what_came_up_by_itself_meanwhile() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -170,7 +170,7 @@ fn a_forced_request_restarts_what_came_up_by_itself_meanwhile() -> Result<()> {
         })
         .await?;
         ensure!(ns.orders(&request).await?.is_empty(), "nothing is ordered in a drain");
-        // Later than the command itself, which would else end with the container, and not well.
+        // Delayed, because otherwise the command ends with the container and fails.
         let kill = "(sleep 1; kill 1) > /dev/null 2>&1 &";
         ns.kubectl(&["exec", "web", "--container", "app", "--", "sh", "-c", kill])?;
         until("the container to come up by itself", SHORT, async || {

@@ -1,4 +1,4 @@
-//! Whatever dies at whatever point: the request completes, and the container was restarted exactly once.
+//! Whichever component dies at whichever point, the request completes, and the container is restarted exactly once.
 
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::recreate::ContainerRecreateRequest;
@@ -8,12 +8,12 @@ use serde_json::json;
 
 const CONTAINERD: &str = "containerd@node1";
 
-/// Where a request is when something dies.
+/// How far a request is when a component dies.
 #[derive(Clone, Copy)]
 enum Point {
-    /// The order is placed, and the daemon could not act on it: the runtime is away.
+    /// The order is placed, but the daemon cannot act on it: the runtime is stopped.
     BeforeStop,
-    /// The container has been asked to end, and takes four seconds to.
+    /// The container has got SIGTERM, and takes four seconds to end.
     BeforeAnswer,
 }
 
@@ -45,7 +45,7 @@ async fn arrive(ns: &Ns, point: Point) -> Result<Scene> {
 }
 
 impl Scene {
-    /// Lets things go on, and looks at how they end.
+    /// Starts a stopped runtime, and checks how the request ends.
     async fn go_on(self, ns: &Ns, point: Point) -> Result<()> {
         if matches!(point, Point::BeforeStop) {
             ns.cluster.start(CONTAINERD)?;
@@ -54,7 +54,7 @@ impl Scene {
         assert_eq!(requests::states(&over), [requests::succeeded("app")]);
         assert_eq!(requests::conditions(&over)["Complete"], "True/Complete");
         ns.settled(&self.request).await?;
-        // No order is left, so nothing can be stopped any more.
+        // No order is left, so the daemon stops nothing more.
         let after = ns.ready("web").await?;
         pods::assert_restarted_once(&self.before, &after, "app")?;
         pods::assert_untouched(&self.before, &after, "sidecar")
@@ -145,7 +145,7 @@ fn the_daemon_while_the_container_ends() -> Result<()> {
         let scene = arrive(ns, Point::BeforeAnswer).await?;
         ns.cluster.stop("kubelet@node1")?;
         system::kill_9(&[daemon])?;
-        // Nobody is there to start the daemon or the container.
+        // The stopped kubelet starts neither the daemon nor the container.
         let id = pods::id(&scene.before, "app")?;
         until("the container to end", SHORT, async || {
             Ok(pitstop_e2e::process::of_container(&id).is_err().then_some(()))

@@ -1,4 +1,4 @@
-//! What runs in the cluster is as small as promised: the daemon's process, its image and its rights.
+//! The daemon's process, image and rights are as small as promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -52,7 +52,7 @@ fn the_daemon_is_one_static_binary_on_a_read_only_empty_root() -> Result<()> {
             for entry in fs::read_dir(root.join(folder.strip_prefix("/")?))? {
                 let entry = entry?;
                 let path = folder.join(entry.file_name());
-                // What is mounted does not come from the image.
+                // Mounts do not come from the image.
                 if mounts.contains_key(&*path.to_string_lossy()) {
                     continue;
                 }
@@ -92,7 +92,7 @@ fn is_static(program: &[u8]) -> Result<bool> {
     Ok(!kinds.collect::<Result<Vec<_>>>()?.contains(&INTERPRETER))
 }
 
-/// What nobody may do but who was given it: `verb group/resource` with `@namespace` for a right in one only.
+/// Rights of an account: `verb group/resource`, with `@namespace` for a right in one namespace only.
 type Rights = BTreeSet<String>;
 
 #[test]
@@ -160,7 +160,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
             "patch pitstop.dev/nodeworks".to_owned(),
             "create events.k8s.io/events".to_owned(),
             "patch events.k8s.io/events".to_owned(),
-            // Narrower rights are bound to names, and do not show here.
+            // Narrower rights are bound to names, which these reviews do not show.
             format!("create coordination.k8s.io/leases@{NAMESPACE}"),
             format!("create core/secrets@{NAMESPACE}"),
         ];
@@ -169,7 +169,7 @@ fn the_controller_may_do_what_it_does_and_nothing_else() -> Result<()> {
     })
 }
 
-/// What the `ServiceAccount` may do, less what any account may.
+/// Rights of the `ServiceAccount`, minus those of any account.
 async fn own_rights(cluster: &Cluster, account: &str) -> Result<Rights> {
     let questions = questions(cluster).await?;
     let own = rights(cluster, account, &questions).await?;
@@ -218,7 +218,7 @@ async fn questions(cluster: &Cluster) -> Result<Vec<SubjectAccessReviewSpec>> {
     Ok(questions)
 }
 
-/// Asks all of these about a `ServiceAccount` in pitstop's namespace.
+/// Rights among `questions` that a `ServiceAccount` in pitstop's namespace has.
 async fn rights(cluster: &Cluster, account: &str, questions: &[SubjectAccessReviewSpec]) -> Result<Rights> {
     const AT_A_TIME: usize = 16;
     let api: Api<SubjectAccessReview> = Api::all(cluster.client.clone());
@@ -240,7 +240,7 @@ async fn rights(cluster: &Cluster, account: &str, questions: &[SubjectAccessRevi
         .try_collect()
         .await?;
     let mut rights: Rights = answers.into_iter().flatten().collect();
-    // What is allowed everywhere is allowed in the one namespace too.
+    // A right in all namespaces includes the one namespace.
     let everywhere = rights.clone();
     rights.retain(|right| right.split_once('@').is_none_or(|(right, _)| !everywhere.contains(right)));
     Ok(rights)

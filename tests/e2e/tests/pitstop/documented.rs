@@ -1,5 +1,5 @@
-//! What the documentation tells people to run does what it says: installing, upgrading, changing, removing. The commands
-//! are those of the pages, by the marks in them.
+//! The documented commands do what the pages say: install, upgrade, change, remove. The tests take them from the pages,
+//! by their marks.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use pitstop_e2e::{Cluster, Context, LONG, Ns, Result, on_cluster, pods, requests
 use pitstop_manifests_test::{Object, kustomize, object};
 use serde_json::{Value, json};
 
-/// What makes Pods opt in to the gate, and the gate.
+/// The label by which Pods opt in to the gate, and the gate.
 const OPT_IN: &str = "pitstop.dev/readiness-gate";
 const GATE: &str = "pitstop.dev/ready";
 
@@ -34,7 +34,7 @@ async fn installing(ns: &Ns) -> Result<()> {
     system::healthy(cluster).await?;
     restarts(ns, "installed").await?;
 
-    // An older build: of another name, which is what counts.
+    // The same programs under another tag stand for an older build.
     older(cluster).await?;
     cluster.documented("upgrade", &[])?;
     system::healthy(cluster).await?;
@@ -47,7 +47,7 @@ async fn installing(ns: &Ns) -> Result<()> {
     }
     restarts(ns, "upgraded").await?;
 
-    // Without the programs: requests stay, and no Pod gets a gate that nobody opens.
+    // Without the programs, requests stay, and no Pod gets a gate, which no controller would open.
     cluster.documented("remove-programs", &[])?;
     gated(ns, "without-programs", &[]).await?;
     ensure!(requests::is_over(&ns.request("installed").await?), "the requests of before are kept");
@@ -72,7 +72,8 @@ pub(crate) async fn restarts(ns: &Ns, name: &str) -> Result<()> {
     pods::assert_restarted_once(&before, &ns.pod(name).await?, "app")
 }
 
-/// Whether a new Pod that opts in has these gates, and becomes ready. API servers see a change of policies a moment later.
+/// Waits until a new Pod that opts in has these gates and becomes ready. API servers see changed policies a moment
+/// later.
 async fn gated(ns: &Ns, name: &str, expected: &[&str]) -> Result<()> {
     let mut tries = 0;
     let made = until(&format!("Pods with the gates {expected:?}"), LONG, async || {
@@ -88,7 +89,7 @@ async fn gated(ns: &Ns, name: &str, expected: &[&str]) -> Result<()> {
     ns.ready(made.metadata.name.as_deref().context("a Pod without a name")?).await.map(drop)
 }
 
-/// The images that are installed, as `target/deploy` names them.
+/// The installed image, as `target/deploy` names it.
 fn image(cluster: &Cluster, workload: &str) -> Result<String> {
     let objects = kustomize::load(&cluster.folder())?;
     let workload =
@@ -113,13 +114,13 @@ async fn older(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Each by itself and with all others, with every base that this Kubernetes can have.
+/// Each runtime alone and with all other components, on every base that this Kubernetes can have.
 #[test]
 fn every_component_is_accepted_by_the_api_server() -> Result<()> {
     on_cluster(async |ns| every_component(&ns.cluster, &["default", "gate-webhook", "resize-cri"]))
 }
 
-/// Asks the API server about each base with each runtime and everything else.
+/// Dry-runs each base with each runtime, alone and with all other components.
 pub(crate) fn every_component(cluster: &Cluster, bases: &[&str]) -> Result<()> {
     for base in bases {
         let folder = root().join("target/deploy").join(base);
@@ -168,7 +169,7 @@ fn a_kustomization_of_ones_own_combines_components() -> Result<()> {
 
 const KRUISE: &str = "kruise-mutating-webhook-configuration";
 
-/// The API server asks no Kruise here: what is looked at is what the commands do to its configuration, and to pitstop.
+/// No Kruise runs here: the test checks what the commands do to its configuration and to pitstop.
 #[test]
 fn the_way_beside_openkruise() -> Result<()> {
     on_cluster(async |ns| {
@@ -203,14 +204,14 @@ async fn beside(ns: &Ns, all: &Api<MutatingWebhookConfiguration>) -> Result<()> 
     restarts(ns, "beside").await
 }
 
-/// Two webhooks of Kruise's, and its annotation by which it restores them.
+/// Two webhooks of Kruise, and the annotation from which it restores them.
 fn kruise() -> Value {
     let webhook = |name: &str, group: &str, resource: &str| {
         json!({
             "name": name,
             "admissionReviewVersions": ["v1", "v1beta1"],
             "clientConfig": {"service": {"namespace": "kruise-system", "name": "kruise-webhook-service", "path": "/x"}},
-            // The real ones say `Fail`; behind these there is nobody.
+            // The real ones have `Fail`; no server runs behind these.
             "failurePolicy": "Ignore",
             "sideEffects": "None",
             "timeoutSeconds": 1,

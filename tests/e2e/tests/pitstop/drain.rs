@@ -1,4 +1,4 @@
-//! The Pod is out of service before its first container is stopped, and comes back whatever becomes of the request.
+//! The Pod is out of service before its first container stops, and returns however the request ends.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use pitstop_e2e::{
 use serde_json::{Value, json};
 
 const GATE: &str = "KruisePodReady";
-/// From the end to the release of the hold, on a machine that does much else.
+/// From the end of a request to the release of its hold, on a busy machine.
 const FREE_WITHIN: Duration = Duration::from_mins(1);
 
 fn drained(containers: &[&str], strategy: Value) -> Value {
@@ -42,7 +42,7 @@ async fn gate_is(ns: &Ns, status: &str, limit: Duration) -> Result<String> {
     .await
 }
 
-/// A ready Pod with the gate, and a request for `app` that drains for long.
+/// A ready Pod with the gate, and a request for `app` with a long drain.
 async fn in_drain(ns: &Ns) -> Result<(Pod, ContainerRecreateRequest)> {
     let before = ns.start_pod(pods::gated(pods::app("web"), &[GATE])).await?;
     let request = ns.create(drained(&["app"], json!({"unreadyGracePeriodSeconds": 600}))).await?;
@@ -172,7 +172,7 @@ fn holds_of_other_writers_stay() -> Result<()> {
     })
 }
 
-/// No finalizer is ours, so nothing waits for a controller that is gone for good.
+/// pitstop has no finalizers, so no deletion waits for a removed controller.
 #[test]
 fn a_namespace_goes_in_a_drain_though_pitstop_was_uninstalled() -> Result<()> {
     on_cluster(async |ns| {
@@ -200,7 +200,7 @@ fn a_namespace_goes_in_a_drain_though_pitstop_was_uninstalled() -> Result<()> {
         ns.cluster.install()?;
         system::healthy(&ns.cluster).await?;
         gone?;
-        // The definitions went, and all requests with them: what they held comes back with pitstop.
+        // The removed definitions took all requests with them; the reinstalled pitstop releases their holds.
         assert_eq!(gate_is(ns, "True", SHORT).await?, "[]");
         Ok(())
     })

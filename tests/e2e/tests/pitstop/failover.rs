@@ -1,4 +1,4 @@
-//! A replica of the controller, or its certificate, goes away in order.
+//! A controller replica ends gracefully, or the webhook's certificate is deleted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use pitstop_e2e::{Context, Result, SHORT, on_cluster, pods, requests, until};
 
 /// Name of the webhook's certificate.
 const SECRET: &str = "pitstop-webhook-cert";
-/// Less than the 15 s after which a lease that was not given back runs out.
+/// Less than the 15 s after which an unreleased lease expires.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
 #[test]
@@ -47,7 +47,7 @@ fn a_deleted_certificate_is_made_anew() -> Result<()> {
             Ok((now.is_some() && now != bundle).then_some(()))
         })
         .await?;
-        // Both replicas answer, whichever is asked: connections to the API server are kept for a while.
+        // Many tries, so that both replicas answer: connections to the API server are kept for a while.
         for _ in 0..20 {
             until("the webhook to answer", SHORT, async || {
                 Ok(system::webhook_answers(&ns.cluster).await?.then_some(()))

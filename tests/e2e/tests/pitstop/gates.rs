@@ -1,4 +1,4 @@
-//! The gate `pitstop.dev/ready`: who gets it, by policy and by webhook; and the right to write its condition.
+//! The gate `pitstop.dev/ready`: which Pods get it, by policy and by webhook; and the right to write its condition.
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Pod;
@@ -33,7 +33,7 @@ fn gates(pod: &Pod) -> Vec<String> {
     gates.map(|g| g.condition_type.clone()).collect()
 }
 
-/// Pods get the gate or do not, before the namespace has opted in and after.
+/// Which Pods get the gate, before and after the namespace opts in.
 async fn who_gets_it(ns: &Ns) -> Result<()> {
     assert_eq!(gates_of(ns, plain("outside")).await?, [""; 0]);
     assert_eq!(gates_of(ns, labelled("alone", "enabled")).await?, [OURS]);
@@ -51,7 +51,7 @@ async fn who_gets_it(ns: &Ns) -> Result<()> {
     assert_eq!(gates_of(ns, has).await?, [OURS, "KruisePodReady"]);
     let other = pods::gated(plain("other"), &["KruisePodReady"]);
     assert_eq!(gates_of(ns, other).await?, ["KruisePodReady", OURS]);
-    // The controller opens it, else the Pod would never be ready.
+    // The controller opens it, or the Pod would never be ready.
     let ready = ns.ready("other").await?;
     for type_ in gates(&ready) {
         let condition = pods::condition(&ready, &type_).context("no condition")?;
@@ -104,12 +104,12 @@ async fn webhooks(ns: &Ns) -> Result<Vec<MutatingWebhook>> {
     Ok(all.get(WEBHOOK).await?.webhooks.unwrap_or_default())
 }
 
-/// Whether a webhook is asked about Pods, as the overlay's two are.
+/// Whether it is one of the overlay's two webhooks for Pods.
 fn of_the_gate(webhook: &MutatingWebhook) -> bool {
     webhook.name.starts_with("readiness-gate-")
 }
 
-/// Tries a change of the Pod's status as the controller, which may patch it and not read it.
+/// Dry-runs a change of the Pod's status as the controller, which may patch but not read it.
 async fn forged(ns: &Ns, patch: &Value) -> Result<Result<Pod, Refusal>> {
     let params = PatchParams::default().dry_run();
     let mut request = Request::new(Pod::url_path(&(), Some(&ns.name))).patch_subresource(
@@ -157,7 +157,7 @@ fn the_right_to_patch_the_status_is_good_for_two_conditions() -> Result<()> {
             }
         }
         ensure!(wrong.is_empty(), "{wrong:#?}");
-        // Nobody else is concerned.
+        // Other users are not restricted.
         let patch = condition("example.com/other", "True").to_string();
         ns.kubectl(&["patch", "pod", "web", "--subresource=status", "-p", &patch]).map(drop)
     })

@@ -1,4 +1,4 @@
-//! The Pod or the request goes while the request is under way.
+//! The Pod or the request is deleted while the request is under way.
 
 use kube::api::DeleteParams;
 use pitstop_api::recreate::{ContainerRecreateRequest, Phase};
@@ -22,7 +22,7 @@ async fn stopping(ns: &Ns) -> Result<ContainerRecreateRequest> {
     Ok(request)
 }
 
-/// A request for another container of the Pod, seen through: the daemon has looked at all that came before it.
+/// Completes a request for another container of the Pod: then the daemon has seen all earlier orders.
 async fn pass_by(ns: &Ns, pod: &str) -> Result<()> {
     ns.create(requests::recreate("pass-by", pod, &["sidecar"])).await?;
     let over = ns.over("pass-by").await?;
@@ -80,7 +80,7 @@ fn the_request_is_deleted_during_the_stop() -> Result<()> {
         let request = stopping(ns).await?;
         let before = ns.pod("web").await?;
         ns.requests().delete("again", &DeleteParams::default()).await?;
-        // The stop under way goes on to its end.
+        // An acknowledged stop completes.
         until("the container to be up again", SHORT, async || {
             Ok((pods::restarts(&ns.pod("web").await?, "app")? == 1).then_some(()))
         })

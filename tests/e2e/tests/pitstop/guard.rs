@@ -1,4 +1,4 @@
-//! The policy that keeps each daemon to its own node: no order is placed without it.
+//! The policy that restricts each daemon to its own node: no order is placed without it.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use kube::Api;
@@ -8,12 +8,12 @@ use pitstop_e2e::system::{self, CONTROLLER};
 use pitstop_e2e::{Cluster, LONG, Ns, Result, SHORT, on_cluster, pods, requests, until};
 use serde_json::json;
 
-/// Policy and binding.
+/// Name of policy and binding.
 const POLICY: &str = "pitstop-daemon";
 /// The `NodeWork` that nobody may create.
 const PROBE: &str = "self-check.pitstop.dev";
 
-/// What the API server says to the creation of the one `NodeWork` that nobody may create; absent where it would.
+/// The API server's denial of the `NodeWork` that nobody may create; None if it would be created.
 async fn denial(cluster: &Cluster) -> Result<Option<String>> {
     let books: Api<NodeWork> = Api::all(cluster.client.clone());
     let dry = PostParams { dry_run: true, ..PostParams::default() };
@@ -45,7 +45,7 @@ fn without_the_policy_no_order_is_placed() -> Result<()> {
             Ok(denial(&ns.cluster).await?.is_none().then_some(()))
         })
         .await?;
-        // What was seen counts for a minute; a process that begins has seen nothing.
+        // A controller trusts a seen denial for a minute; a new process has seen none.
         system::kill_9(&system::pods_of(&ns.cluster, CONTROLLER).await?)?;
         let mut spec = requests::plain("web", &["app"]);
         spec["strategy"] = json!({"mechanism": "Runtime"});

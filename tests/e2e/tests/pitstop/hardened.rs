@@ -1,4 +1,4 @@
-//! What the hardening guide offers works on a real cluster: the daemon's own seccomp profile, the locked namespace, the
+//! The hardening guide's options work on a real cluster: the daemon's own seccomp profile, the locked namespace, the
 //! share of the API server.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use pitstop_e2e::{
 };
 use serde_json::{Value, json};
 
-/// The profile, as it is handed out.
+/// The profile, as shipped.
 fn profile() -> Result<String> {
     Ok(fs::read_to_string(root().join("deploy/seccomp/pitstop-daemon.json"))?)
 }
@@ -40,7 +40,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
         let daemon = system::daemon(cluster).await?;
         let id = pods::id(&daemon, "daemon")?;
         assert_eq!(process::field(process::of_container(&id)?, "Seccomp")?, "2", "2 is a filter");
-        // What the runtime was told is what the file says, and not the runtime's own profile.
+        // The runtime got the file's profile, and does not use its own.
         let id = id.rsplit('/').next().context("no ID")?;
         let bundle = node.join("run/containerd/io.containerd.runtime.v2.task/k8s.io").join(id);
         let config: Value = serde_json::from_str(&fs::read_to_string(bundle.join("config.json"))?)?;
@@ -48,7 +48,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
         assert_eq!(told["defaultAction"], "SCMP_ACT_ERRNO");
         assert_eq!(names(&told["syscalls"]), names(&file["syscalls"]));
 
-        // Hooks by every way: in the container, over the network, by a name that has to be looked up.
+        // Every type of hook: in the container, over the network, by a name that must be resolved.
         let hooked = |mut container: Value, hook: Value| {
             container["lifecycle"] = json!({"preStop": hook});
             container
@@ -63,7 +63,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
                 hooked(pods::idle("seeks"), by_name),
             ],
         );
-        // Nobody answers for names here.
+        // No DNS server answers here.
         pod["spec"]["terminationGracePeriodSeconds"] = json!(5);
         let before = ns.start_pod(pod).await?;
         let all = ["asks", "waits", "seeks", "app"];
@@ -79,10 +79,10 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
             pods::assert_restarted_once(&before, &between, name)?;
         }
 
-        // Both of those that it talks to go away and come back.
+        // The runtime and the API server, to which the daemon connects, restart.
         cluster.kill("containerd@node1")?;
         cluster.kill("apiserver")?;
-        // It knows its own kinds before it knows ours.
+        // The API server knows its own kinds before ours.
         until("the API server", LONG, async || Ok(Some(ns.request("app").await?))).await?;
         ns.create(requests::recreate("after", "web", &["waits"])).await?;
         let over = ns.over_within("after", LONG).await?;
@@ -95,7 +95,7 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
     })
 }
 
-/// What `kubectl` says about a refusal; an error when it was not refused.
+/// `kubectl`'s message about a refusal; an error if the request is not refused.
 fn refused(cluster: &Cluster, args: &[&str], input: &Value) -> Result<String> {
     match cluster.kubectl_with(args, &input.to_string()) {
         Ok(done) => bail!("not refused: {}: {done}", args.join(" ")),
@@ -120,7 +120,7 @@ fn workload(kind: &str, name: &str) -> Value {
     })
 }
 
-/// Everything that must be refused, asked for by an administrator.
+/// Tries everything that must be refused, as an administrator.
 async fn nobody_gets_in(cluster: &Cluster) -> Result<()> {
     let dry: &[&str] = &["--namespace", NAMESPACE, "create", "--dry-run=server", "--filename", "-"];
     let pods_only = "only pitstop's DaemonSet and Deployment have Pods";
@@ -144,7 +144,7 @@ async fn nobody_gets_in(cluster: &Cluster) -> Result<()> {
         let said = refused(cluster, dry, &input)?;
         ensure!(said.contains(text), "{input}: {said}");
     }
-    // The controller of DaemonSets makes Pods of the daemon's account only.
+    // The DaemonSet controller may create Pods with the daemon's account only.
     let as_daemon_sets = ["--as=system:serviceaccount:kube-system:daemon-set-controller"];
     let said = refused(cluster, &[dry, &as_daemon_sets].concat(), &pod_of(CONTROLLER))?;
     ensure!(said.contains(pods_only), "{said}");
@@ -163,7 +163,7 @@ async fn nobody_gets_in(cluster: &Cluster) -> Result<()> {
         ["--namespace", NAMESPACE, "debug", &daemon, "--image=pitstop.dev/test/busybox:1", "--", "true"];
     let said = refused(cluster, &debug, &Value::Null)?;
     ensure!(said.contains("nor adds a container"), "{said}");
-    // Elsewhere everything is as it was.
+    // Other namespaces are not restricted.
     let elsewhere = ["--namespace", "default", "create", "--dry-run=server", "--filename", "-"];
     cluster.kubectl_with(&elsewhere, &pod_of("default").to_string())?;
     cluster.kubectl(&["--namespace", "default", "create", "token", "default"]).map(drop)
@@ -176,7 +176,7 @@ fn a_locked_namespace_has_pitstops_own_pods_and_nobody_else() -> Result<()> {
         cluster.documented("lock", &[])?;
         let checked = async {
             nobody_gets_in(cluster).await?;
-            // Its own Pods come back.
+            // pitstop's own Pods come back.
             cluster.kubectl(&["--namespace", NAMESPACE, "delete", "pods", "--all"])?;
             system::healthy(cluster).await
         };

@@ -33,7 +33,7 @@ async fn written(ns: &Ns) -> Result<Vec<String>> {
     Ok(ns.log("web", "sidecar").await?.lines().map(str::to_owned).collect())
 }
 
-/// A request for `app` and the Pod as it was before.
+/// Starts the Pod and creates a request for `app`; returns both.
 async fn ask(ns: &Ns, pod: Value, grace: i64) -> Result<(Pod, ContainerRecreateRequest)> {
     let before = ns.start_pod(pod).await?;
     let mut spec = requests::plain("web", &["app"]);
@@ -42,8 +42,8 @@ async fn ask(ns: &Ns, pod: Value, grace: i64) -> Result<(Pod, ContainerRecreateR
     Ok((before, request))
 }
 
-/// Waits until the request has restarted `app`, once, and gives back the request and the seconds from its creation to
-/// the end of the old container. Both times are the same machine's.
+/// Waits until the request has restarted `app` once. Returns the request, and the seconds from its creation to the end
+/// of the old container. Both times are the same machine's.
 async fn done(
     ns: &Ns,
     before: &Pod,
@@ -114,7 +114,7 @@ fn d17_http_get_without_a_host_goes_to_the_pod_ip() -> Result<()> {
         let mut app = pods::idle("app");
         app["ports"] = json!([{"name": "bye", "containerPort": 8090}]);
         let mut pod = pod(app, &json!({"httpGet": {"path": "/good/bye", "port": "bye"}}));
-        // It logs what it is asked for. Containers of a Pod share its address.
+        // The server logs its requests. Containers of a Pod share its address.
         let server = pods::shell("server", "exec httpd -f -vv -p 8090 -h /tmp");
         pod["spec"]["containers"].as_array_mut().context("no containers")?.push(server);
         let (before, request) = ask(ns, pod, 30).await?;
@@ -124,7 +124,7 @@ fn d17_http_get_without_a_host_goes_to_the_pod_ip() -> Result<()> {
         let (over, _) = done(ns, &before, &request).await?;
         let log = ns.log("web", "server").await?;
         assert_eq!(log.lines().filter(|line| line.ends_with("url:/good/bye")).count(), 1, "{log}");
-        // It was answered with 404, which is as good as any other answer.
+        // The answer is 404, which is as good as any other.
         assert_eq!(requests::condition(&over, "PreStopHookFailed"), None);
         Ok(())
     })
@@ -211,7 +211,7 @@ fn d8_a_hook_that_ended_is_not_run_again_by_the_next_daemon() -> Result<()> {
     })
 }
 
-/// The runtime ends the call of a command that runs in it; the container survives that, and is stopped all the same.
+/// A restart of the runtime ends its exec call. The container survives that, and is still stopped.
 #[test]
 fn the_runtime_starts_anew_during_a_hook() -> Result<()> {
     on_cluster(async |ns| {

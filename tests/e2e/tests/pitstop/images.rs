@@ -1,11 +1,11 @@
-//! New images in running Pods: nothing stops before the node has them, and what does badly goes back.
+//! New images in running Pods: nothing stops before the node has them, and a bad image is rolled back.
 
 use pitstop_api::image_update::Phase;
 use pitstop_e2e::system::{DAEMON, NAMESPACE};
 use pitstop_e2e::{Context, LONG, Ns, Result, ensure, images, on_cluster, pods, until};
 use serde_json::json;
 
-/// The controller may change images in namespaces that opt in.
+/// Runs a test in which the controller may change images in namespaces that opt in.
 fn on_updating_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     on_cluster(async |ns| images::with_component(ns, test(ns)).await)
 }
@@ -16,7 +16,7 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
         images::opt_in(&ns.cluster, &ns.name)?;
         let before = ns.start_pod(images::web()).await?;
 
-        // Pulled, and then waits until it is released.
+        // The daemon pulls the image, then the update waits while suspended.
         images::create(ns, images::update("good", "2", &json!({"suspend": true, "observeSeconds": 1})))
             .await?;
         let suspended = |u: &_| images::reason(u) == Some("Suspended");
@@ -45,7 +45,7 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
         let mut last = ns.ready("web").await?;
         pods::assert_restarted_once(&after, &last, "app")?;
 
-        // What is bad goes back.
+        // A bad image is rolled back.
         for (tag, expected) in
             [("crash", &["ContainerExited", "CrashLoopBackOff", "Restarted"][..]), ("unready", &["NotReady"])]
         {
@@ -56,7 +56,7 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
             ensure!(expected.contains(&reason.as_str()), "{status:?}");
             ensure!(status.phase == Some(Phase::RolledBack), "{status:?}");
             let back = ns.ready("web").await?;
-            // Perhaps by another string: the kubelet keeps one waiting that has just been used.
+            // The string may differ: the kubelet delays a string that was just used.
             let digest = |pod: &_| {
                 images::image(pod, "app").map(|image| image.split_once('@').map(|(_, d)| d.to_owned()))
             };
@@ -67,7 +67,7 @@ fn images_are_pulled_and_changed_and_put_back() -> Result<()> {
     })
 }
 
-/// In a Pod of its own: the kubelet keeps image strings waiting that a Pod has just gone back to.
+/// In its own Pod: the kubelet delays image strings to which a Pod has just returned.
 #[test]
 fn what_uses_up_its_memory_goes_back() -> Result<()> {
     on_updating_cluster(async |ns| {
@@ -154,7 +154,7 @@ fn an_image_for_which_a_node_has_no_room_is_not_pulled() -> Result<()> {
 fn what_cannot_be_pulled_or_is_not_allowed_stops_nothing() -> Result<()> {
     on_updating_cluster(async |ns| {
         let before = ns.start_pod(images::web()).await?;
-        // Not in a namespace that has not opted in.
+        // The namespace has not opted in.
         images::create(ns, images::update("unasked", "2", &json!({}))).await?;
         let (update, reason) = images::over(ns, "unasked").await?;
         let message = update.status.context("no status")?.message;
@@ -169,7 +169,7 @@ fn what_cannot_be_pulled_or_is_not_allowed_stops_nothing() -> Result<()> {
         images::create(ns, images::update("other", "2", &other)).await?;
         let (update, reason) = images::over(ns, "other").await?;
         ensure!(reason == "Invalid", "{:?}", update.status);
-        // The registry is away, and comes back.
+        // The registry stops for a while.
         ns.cluster.stop("registry")?;
         let away =
             images::create(ns, images::update("away", "away", &json!({"pullTimeoutSeconds": 3}))).await;
@@ -188,7 +188,7 @@ fn what_cannot_be_pulled_or_is_not_allowed_stops_nothing() -> Result<()> {
     })
 }
 
-/// With the component, and in a namespace that has opted in: whoever has the controller's token.
+/// With the component, in an opted-in namespace, for any holder of the controller's token.
 #[test]
 fn the_controller_may_write_other_versions_of_an_image_and_nothing_else() -> Result<()> {
     on_updating_cluster(async |ns| {

@@ -1,4 +1,5 @@
-//! A program is killed while updates are at every step: each goes on, and its container is replaced once, or put back once.
+//! A program is killed while updates are at every step. Each update continues, and its container is replaced once, or
+//! rolled back once.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,10 +19,10 @@ use pitstop_e2e::system::{self, CONTROLLER};
 use pitstop_e2e::{Context, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
 
-/// Where an update is when the program is killed; each has a Pod of its own.
+/// Step of an update when the program is killed; each has its own Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Accepted a moment ago; the daemon has told nothing of it yet.
+    /// Just accepted; the daemon has reported nothing about it yet.
     Accepted,
     /// The registry is slow.
     Pulling,
@@ -29,11 +30,11 @@ enum Step {
     Pulled,
     /// The node has the image, and the Pod is out of service.
     Draining,
-    /// The Pod has the new image, and the old container takes its time to end.
+    /// The Pod has the new image, and the old container ends slowly.
     Updating,
     /// The new container is ready.
     Observing,
-    /// The Pod has the old image again, and the new container takes its time to end.
+    /// The Pod has the old image again, and the new container ends slowly.
     RollingBack,
 }
 
@@ -48,7 +49,7 @@ impl Step {
         Self::RollingBack,
     ];
 
-    /// Of Pod and update.
+    /// Name of Pod and update.
     fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -61,7 +62,7 @@ impl Step {
         }
     }
 
-    /// The Pod. Its version `SLOW` takes ten seconds to end.
+    /// The Pod. Its image version `SLOW` takes ten seconds to end.
     fn pod(self) -> Value {
         let mut app = server("app", 8080);
         let slow = match self {
@@ -74,7 +75,7 @@ impl Step {
         };
         variable("SLOW", slow);
         if [Self::Accepted, Self::Pulling].contains(&self) {
-            // Whatever the image would have the container do.
+            // Overrides the version of the image.
             variable("VERSION", "good");
         }
         if self == Self::RollingBack {
@@ -86,7 +87,7 @@ impl Step {
 
     fn update(self) -> Value {
         let (tag, mut fields) = match self {
-            // Images of which no other test wants that their pull is slow.
+            // No other test needs a slow pull of these images.
             Self::Accepted => ("crash", json!({"observeSeconds": 0})),
             Self::Pulling => ("unready", json!({"observeSeconds": 0})),
             Self::Pulled => ("2", json!({"observeSeconds": 0, "suspend": true})),
@@ -99,7 +100,7 @@ impl Step {
         images::update(self.name(), tag, &fields)
     }
 
-    /// Whether the update is at the step, as the API server shows it and its Pod; `old`: the container at the beginning.
+    /// Whether the update is at the step, as the API server shows it and its Pod; `old` is the first container's ID.
     fn is_at(self, update: &PodImageUpdate, pod: &Pod, old: &str) -> Result<bool> {
         let status = update.status.clone().unwrap_or_default();
         let phase = match self {
@@ -132,7 +133,7 @@ impl Step {
 /// IDs of the containers `app`, in the order in which they were seen, by Pod.
 type Instances = RefCell<BTreeMap<String, Vec<String>>>;
 
-/// Notes them, for ever.
+/// Records them until the watch ends.
 async fn watch(ns: &Ns, instances: &Instances) -> Result<()> {
     let events = ns.pods().watch(&WatchParams::default(), "0").await?;
     let note = async |event| {
@@ -162,7 +163,7 @@ async fn pulls(ns: &Ns, name: &str) -> Result<()> {
     .await
 }
 
-/// The updates, and what was there before them.
+/// The Pods before their updates, and the registry's fault.
 struct Scene {
     before: BTreeMap<&'static str, Pod>,
     slow: Option<Failing>,
@@ -184,7 +185,7 @@ impl Scene {
             Ok(Some(images::api(ns).get(Step::RollingBack.name()).await?).filter(is_watched))
         })
         .await?;
-        // The node has that image, and asks for no more.
+        // The node has that image and does not pull it again.
         let faults = Faults { delay_milliseconds: 12_000, ..Faults::default() };
         scene.slow = Some(Failing::with(&ns.cluster, &faults)?);
         images::create(ns, Step::Pulling.update()).await?;
@@ -193,7 +194,7 @@ impl Scene {
         for step in [Step::Observing, Step::Draining] {
             images::create(ns, step.update()).await?;
         }
-        // It is not ready any more.
+        // Makes the new container unready.
         ns.kubectl(&["exec", Step::RollingBack.name(), "-c", "app", "--", "rm", "/tmp/www/index.html"])?;
         for step in [Step::Observing, Step::Draining, Step::RollingBack] {
             scene.arrives(ns, step).await?;
@@ -237,7 +238,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Lets things go on, and looks at how they end.
+    /// Ends the delay and the suspension, and checks how the updates end.
     async fn go_on(mut self, ns: &Ns, instances: &Instances) -> Result<()> {
         self.slow.take();
         ns.kubectl(&["patch", "piu/pulled", "--type=merge", r#"--patch={"spec":{"suspend":false}}"#])?;

@@ -1,4 +1,4 @@
-//! The kinds read like Kubernetes' own: to kubectl, and to typed clients of `OpenKruise`.
+//! The kinds work like Kubernetes' own for kubectl, and for typed clients of `OpenKruise`.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use pitstop_api::recreate::Mechanism;
@@ -12,11 +12,11 @@ use serde_json::json;
 fn kubectl_explains_finds_and_selects_them() -> Result<()> {
     on_shared_cluster(async |ns| {
         ns.start_pod(web()).await?;
-        // The resources of a Pod's container, as they stand there.
+        // Resources as in a Pod's container.
         let copied = json!({"requests": {"cpu": "150m", "memory": "64Mi"}, "limits": {"cpu": "300m", "memory": "128Mi"}});
         create(ns, resize("grow", "app", &copied)).await?;
         ends(ns, "grow", Phase::Succeeded, "Resized").await?;
-        // Of a category, kubectl takes for 6 hours what it found once: another test may have been installing the kinds then.
+        // kubectl caches the kinds of a category for 6 hours, perhaps from when another test was installing them.
         let names = ns.kubectl(&["get", "pitstop", "--output", "name", "--cache-dir", "/dev/null"])?;
         assert!(names.contains("podresize.pitstop.dev/grow"), "{names}");
         let of = |pod: &str| format!("spec.podRef.name={pod},status.phase=Succeeded");
@@ -82,7 +82,8 @@ fn a_typed_kruise_client_can_update_a_request() -> Result<()> {
         let made = ns.create(object).await?;
         let hook = made.spec.containers[0].pre_stop.clone().context("no hook was filled in")?;
         assert!(hook.sleep.is_some());
-        // OpenKruise's Go types have neither field: read, changed and written, they are gone. The controller writes, too.
+        // OpenKruise's Go types lack both fields, so its clients drop them when they update. The controller also
+        // writes.
         let stored = until("an update without a conflict", SHORT, async || {
             let mut sent = ns.request("typed").await?;
             sent.spec.strategy.as_mut().context("no strategy")?.mechanism = None;

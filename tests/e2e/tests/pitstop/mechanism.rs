@@ -1,4 +1,4 @@
-//! Restarts through the kubelet, by an image string that names the digest which runs already.
+//! Restarts through the kubelet, by an image string that names the running digest.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use pitstop_e2e::{
@@ -202,7 +202,7 @@ async fn without_a_daemon(ns: &Ns, before: &Pod) -> Result<()> {
         .await
 }
 
-/// Tries a change of the Pod as the controller; gives back what the API server says.
+/// Dry-runs a change of the Pod as the controller; returns the API server's answer.
 fn forged(ns: &Ns, patch: &Value) -> Result<String, String> {
     let user = format!("--as=system:serviceaccount:{}:pitstop-controller", system::NAMESPACE);
     let patch = patch.to_string();

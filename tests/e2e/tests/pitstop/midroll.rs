@@ -1,4 +1,4 @@
-//! What else happens to a workload while its Pods are updated.
+//! Other changes of a workload while its Pods are updated.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::updates::{begin, image, images};
 
-/// So many Pods are updated, by an update that is under way: the status may yet tell of the one before.
+/// Waits until an update under way has updated `count` Pods: the status may still show the previous update.
 async fn current(ns: &Ns, count: i32) -> Result<()> {
     until("Pods to be updated", LONG, async || {
         let status = get(ns).await?.status.unwrap_or_default();
@@ -25,7 +25,7 @@ async fn current(ns: &Ns, count: i32) -> Result<()> {
     .await
 }
 
-/// A workload of so many Pods of which one is updated, and its Pods before.
+/// Creates a workload, and waits until one Pod is updated; returns the Pods before.
 async fn half(ns: &Ns, kind: &str, replicas: u32) -> Result<BTreeMap<String, Pod>> {
     let before = begin(ns, kind, replicas, &json!({"soakSeconds": 3})).await?;
     change_parked(ns, kind, &image("2"))?;
@@ -37,13 +37,13 @@ fn uid(pod: &Pod) -> Option<&str> {
     pod.metadata.uid.as_deref()
 }
 
-/// Pods come and go in mid-roll, and the template goes on; at the end all are of the last one.
+/// Pods come and go during the update, and the template changes again. At the end all Pods have the last template.
 #[test]
 fn a_deployment_changes_in_mid_roll() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = half(ns, "Deployment", 3).await?;
         let known = |pod: &Pod| before.values().any(|old| uid(old) == uid(pod));
-        // One that is updated comes back old.
+        // The replacement of an updated Pod has the old image.
         let requests = images::api(ns).list(&ListParams::default()).await?;
         let updated = requests.iter().find(|request| images::reason(request) == Some("Updated"));
         let name = &updated.context("no Pod is updated")?.spec.pod_ref.name;
@@ -56,7 +56,7 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
         ensure!(after.values().filter(|pod| known(pod)).count() == 2, "{:?}", after.keys());
         images(ns, "big").await?;
         is_rolled_out(ns, "deployment/web")?;
-        // Its controller has no other Pods in mind.
+        // Its controller still replaces Pods for another change.
         ns.kubectl(&["set", "env", "deployment/web", "NEW=1"])?;
         rolls_natively(ns, "deployment/web", &after).await?;
         images(ns, "big").await
@@ -64,7 +64,7 @@ fn a_deployment_changes_in_mid_roll() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// An autoscaler adds Pods, and takes some away: at the end all have the image, and nobody has made another one of those that stay.
+/// An autoscaler adds and removes Pods: at the end all have the image, and the remaining Pods are the same.
 #[test]
 fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -79,7 +79,7 @@ fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
             more.keys()
         );
         images(ns, "2").await?;
-        // And the other way, beside the next update.
+        // A scale-down during the next update.
         change_parked(ns, "Deployment", &image("big"))?;
         current(ns, 1).await?;
         ns.kubectl(&[
@@ -97,7 +97,7 @@ fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// Without metrics, it keeps a workload within its bounds.
+/// An autoscaler without metrics, which keeps the workload within its bounds.
 fn autoscaler(least: u32, most: u32) -> Value {
     json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -105,7 +105,7 @@ fn autoscaler(least: u32, most: u32) -> Value {
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}})
 }
 
-/// The node of its Pods crashes, with the controller and the daemon: it goes on when they are back.
+/// The node of the Pods crashes, with the controller and the daemon. The update continues when they are back.
 #[test]
 fn its_node_crashes_in_mid_roll() -> Result<()> {
     for kind in ["StatefulSet", "Deployment"] {

@@ -1,5 +1,5 @@
-//! An older version is installed over this one, and this one over it: a downgrade as the page has it, and the upgrade after it.
-//! `cargo xtask platforms` brings the older version.
+//! The documented downgrade to an older version, and the upgrade back. `cargo xtask platforms` provides the older
+//! version.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::documented::restarts;
 
-/// The checkout of the older version, with its images; the cluster's registry has them, too.
+/// Variable with the path of the older checkout with its images, which the cluster's registry also has.
 const OLDER: &str = "PITSTOP_TEST_OLDER";
 
 #[test]
@@ -60,7 +60,7 @@ async fn takes_over_and_gives_back(ns: &Ns, older: &Path) -> Result<()> {
     pods::assert_untouched(&before, &after, "proxy")
 }
 
-/// A container of a new Pod is restarted, and one of an old Pod gets more and goes back.
+/// Restarts a container of a new Pod, and resizes one of an old Pod up and back.
 async fn works(ns: &Ns, by: &str) -> Result<()> {
     restarts(ns, by).await?;
     let larger = json!({"limits": {"cpu": "400m", "memory": "x2"}});
@@ -71,7 +71,7 @@ async fn works(ns: &Ns, by: &str) -> Result<()> {
     Ok(())
 }
 
-/// The programs are those of that checkout.
+/// Fails unless the programs are those of that checkout.
 async fn runs(ns: &Ns, checkout: &Path) -> Result<()> {
     let objects = kustomize::load(&checkout.join("target/deploy/default"))?;
     for program in [CONTROLLER, DAEMON] {

@@ -1,4 +1,4 @@
-//! New images from a registry that wants the Pod's own credentials: the kubelet pulls them by a puller Pod.
+//! New images from a registry that needs the Pod's own credentials: the kubelet pulls them through a puller Pod.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const REPOSITORY: &str = "test/busybox";
 const LABEL: &str = "pitstop.dev/puller=true";
 
-/// In a namespace that has opted in, with a Pod `web` whose container `app` has an image of the private registry.
+/// Runs a test in an opted-in namespace, with a Pod `web` whose `app` has an image of the private registry.
 fn with_private_pod(test: impl AsyncFnOnce(&Ns, &Pod) -> Result<()>) -> Result<()> {
     on_cluster(async |ns| {
         images::with_pullers(ns, async {
@@ -46,7 +46,7 @@ async fn no_puller_is_left(ns: &Ns) -> Result<()> {
     .await
 }
 
-/// Fails where pitstop's programs asked for a Secret of the namespace; gives back the Pods that they made.
+/// Fails if pitstop's programs requested a Secret of the namespace. Returns the number of Pods that they created.
 fn made_without_secrets(ns: &Ns, mark: &Mark) -> Result<usize> {
     let entries: Vec<Entry> = mark.entries()?.into_iter().filter(|entry| entry.is_in(&ns.name)).collect();
     for entry in &entries {
@@ -60,8 +60,8 @@ fn made_without_secrets(ns: &Ns, mark: &Mark) -> Result<usize> {
     Ok(entries.iter().filter(made).count())
 }
 
-/// Fails unless the kubelet has pulled that image as a volume where the Pod's node can mount images, else as a container's own:
-/// it names the container in its events.
+/// Fails unless the kubelet pulled the image as a volume on a node that can mount images, or for a container on other
+/// nodes: then its events name the container.
 async fn pulled_as_the_node_can(ns: &Ns, pod: &Pod, image: &str) -> Result<()> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).context("no node")?;
     let info =
@@ -118,11 +118,11 @@ fn an_image_of_a_private_registry_is_pulled_with_the_pods_own_credentials() -> R
 fn what_no_puller_pod_can_pull_stops_nothing_and_its_words_are_told() -> Result<()> {
     with_private_pod(async |ns, before| {
         let mark = Mark::now(&ns.cluster)?;
-        // No such tag, for whoever may ask.
+        // No such tag, whatever the credentials.
         images::create(ns, update("wrong-tag", "no-such", &json!({}))).await?;
         let (wrong_tag, reason) = images::over(ns, "wrong-tag").await?;
         ensure!(reason == "PullFailed", "{:?}", wrong_tag.status);
-        // No room among the namespace's Pods.
+        // The quota allows no further Pod.
         ns.kubectl(&["create", "quota", "full", "--hard=pods=1"])?;
         images::create(ns, update("full", "2", &json!({}))).await?;
         let (full, reason) = images::over(ns, "full").await?;
@@ -152,8 +152,8 @@ fn what_no_puller_pod_can_pull_stops_nothing_and_its_words_are_told() -> Result<
 #[test]
 fn a_request_that_is_cancelled_deletes_its_puller_pod() -> Result<()> {
     with_private_pod(async |ns, before| {
-        // Not an image that another test pulls: the kubelet goes on with this pull, and asks anew for what was pulled with
-        // credentials when a Pod without them wants it (KEP-2535).
+        // No other test pulls this image, because the kubelet continues this pull. It also asks the registry again when
+        // a Pod without credentials wants an image that was pulled with credentials (KEP-2535).
         let faults = Faults { delay_milliseconds: 9000, ..Faults::default() };
         let _slow = Failing::with(&ns.cluster, &faults)?;
         images::create(ns, update("private", "away", &json!({}))).await?;

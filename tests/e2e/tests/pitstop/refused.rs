@@ -1,4 +1,4 @@
-//! What the webhook refuses: the HTTP code, and a message that names the object and the field.
+//! Refusals of the webhook: the HTTP code, and a message that names the object and the field.
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use pitstop_api::labels;
@@ -7,7 +7,7 @@ use pitstop_e2e::system::WEBHOOK_NAME;
 use pitstop_e2e::{Ns, Result, on_shared_cluster, pods, requests};
 use serde_json::{Value, json};
 
-/// How often the same is asked: the API server goes on without a webhook that does not answer within its timeout.
+/// Attempts for each request: the API server continues without a webhook that does not answer within its timeout.
 const TRIES: usize = 5;
 
 /// Asserts that this spec is refused with 400 by the webhook, and that nothing is stored.
@@ -21,7 +21,7 @@ async fn assert_refused(ns: &Ns, spec: Value, field: &str, text: &str) -> Result
     Ok(())
 }
 
-/// What the webhook says.
+/// The webhook's refusal.
 async fn refused(ns: &Ns, spec: &Value) -> Result<Refusal> {
     let mut without = Vec::new();
     for _ in 0..TRIES {
@@ -185,7 +185,7 @@ fn changes() -> Result<()> {
             assert!(message.contains(WEBHOOK_NAME) && message.contains(&object), "{field}: {message}");
             assert!(message.contains(text), "{message}");
         }
-        // All else belongs to the user.
+        // Users may change other labels.
         let patch = label("team", json!("a"));
         ns.requests().patch("fixed", &PatchParams::default(), &Patch::Merge(&patch)).await?;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 const REPOSITORY: &str = "test/busybox";
 
-/// In a namespace that has opted in.
+/// Runs a test in a namespace that has opted in.
 fn on_updating_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     on_cluster(async |ns| {
         images::with_component(ns, async {
@@ -23,7 +23,7 @@ fn a_slow_registry_is_waited_for_before_anything_stops_and_not_asked_again() -> 
     on_updating_cluster(async |ns| {
         let before = ns.start_pod(images::web()).await?;
         {
-            // Of 4 MiB, in about five seconds.
+            // The pull of 4 MiB takes about five seconds.
             let faults = Faults { delay_milliseconds: 1000, bytes_per_second: 1 << 20, ..Faults::default() };
             let _slow = Failing::with(&ns.cluster, &faults)?;
             let fields = json!({"suspend": true, "observeSeconds": 0});
@@ -76,8 +76,8 @@ fn an_image_that_the_node_loses_is_pulled_again_before_anything_stops() -> Resul
         let (lost, reason) = images::over(ns, "lost").await?;
         ensure!(reason == "Updated", "{:?}", lost.status);
         pods::assert_restarted_once(&before, &ns.ready("web").await?, "app")?;
-        // Whatever the kubelet had to pull would be a third time. It may ask whether it may use an image (HEAD), and layers that
-        // other images share need not be fetched.
+        // A pull by the kubelet would be a third one. The kubelet may check its access to an image (HEAD), and layers
+        // shared with other images need no download.
         let asked = requests(&ns.cluster, REPOSITORY)?;
         let (first, again) = (&asked[began..once], &asked[once..]);
         let pulls = |asked: &[String]| {

@@ -1,5 +1,5 @@
-//! Parked workloads that are released before all their Pods are updated: by their users, by what cannot be done in place, or since
-//! their rollout is gone.
+//! Parked workloads that are released before all their Pods are updated: by a user, by a change that is impossible in
+//! place, or because their rollout is gone.
 
 use pitstop_api::rollout::UpdateEnd;
 use pitstop_e2e::images::with_workloads;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::updates::{begin, field, image, images};
 
-/// The workload has no mark any more.
+/// Waits until the workload has no mark.
 async fn unmarked(ns: &Ns, kind: &str) -> Result<()> {
     until("the label to be gone", LONG, async || {
         Ok(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty().then_some(()))
@@ -17,7 +17,7 @@ async fn unmarked(ns: &Ns, kind: &str) -> Result<()> {
     .await
 }
 
-/// An event of the workload says so.
+/// Waits for an event of the workload with that reason.
 async fn told(ns: &Ns, workload: &str, reason: &str) -> Result<()> {
     until(reason, SHORT, async || {
         Ok(ns.kubectl(&["events", &format!("--for={workload}")])?.contains(reason).then_some(()))
@@ -25,7 +25,7 @@ async fn told(ns: &Ns, workload: &str, reason: &str) -> Result<()> {
     .await
 }
 
-/// Without pitstop, a workload in mid-roll is released by its own editor, and its own controller goes on.
+/// Without pitstop, a user releases a workload during an update, and its own controller continues.
 #[test]
 fn a_user_releases_it_in_the_midst() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -40,7 +40,7 @@ fn a_user_releases_it_in_the_midst() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// As they do with any Deployment that is paused. The label that is left behind is taken away.
+/// As with any paused Deployment. pitstop removes the remaining label.
 #[test]
 fn a_user_resumes_a_deployment_in_the_midst() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -56,7 +56,7 @@ fn a_user_resumes_a_deployment_in_the_midst() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// What running Pods cannot get goes the native way.
+/// A change that running Pods cannot get goes the native way.
 #[test]
 fn another_change_releases_the_workload() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -76,7 +76,7 @@ fn another_change_releases_the_workload() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// Without its rollout it is not forgotten: its own controller goes on.
+/// A workload without its rollout is not forgotten: its own controller continues.
 #[test]
 fn a_workload_whose_rollout_is_deleted_is_released() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -92,7 +92,7 @@ fn a_workload_whose_rollout_is_deleted_is_released() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// After an update that has failed, its own controller is not given what failed.
+/// After a failed update, the workload's own controller does not get the failed change.
 #[test]
 fn a_workload_whose_update_has_failed_stays_as_it_is() -> Result<()> {
     let test = async |ns: &Ns| {

@@ -1,4 +1,4 @@
-//! `PodResize` through the API server's own resize, looked at in the Pod and in the node's cgroups.
+//! `PodResize` through the API server's own resize, checked in the Pod and in the node's cgroups.
 
 mod asked;
 mod beside;
@@ -139,7 +139,7 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
         let before = stories::refusals(ns).await?;
         let after = ns.pod("web").await?;
         assert_eq!(after.metadata.generation, before.metadata.generation, "the Pod's spec was never changed");
-        // The API server's words, in status and event, and nothing else.
+        // Status and event have only the API server's words.
         let words = "pods \"web\" is forbidden: exceeded quota: quota, requested: ";
         let message = api(ns).get("quota").await?.status.unwrap_or_default().message;
         let last = message.rsplit("limited: ").next().unwrap_or_default();

@@ -55,7 +55,7 @@ fn one_container_restarts_and_the_other_stays() -> Result<()> {
     })
 }
 
-/// What admission fills in.
+/// Asserts what admission fills in.
 fn assert_defaults(created: &ContainerRecreateRequest, pod: &Pod, containers: &[&str]) -> Result<()> {
     assert_eq!(requests::label(created, labels::POD_UID), pod.metadata.uid.as_deref());
     assert_eq!(requests::label(created, labels::NODE_NAME), Some(NODE));
@@ -82,7 +82,7 @@ fn people_see_what_happens() -> Result<()> {
 
         let plain = ["NAME PHASE POD NODE AGE RESULT", "again Completed web node1 * Complete"];
         assert_eq!(columns(ns, &[])?, plain);
-        // Not drained.
+        // The column DRAINED is empty.
         let wide = [
             "NAME PHASE POD NODE AGE RESULT DRAINED MESSAGE",
             "again Completed web node1 * Complete restarted 1 container(s)",
@@ -110,7 +110,7 @@ fn people_see_what_happens() -> Result<()> {
     })
 }
 
-/// A request that failed does not look like one that went well, and a wait says for what.
+/// A failed request does not look like a successful one, and a waiting one says why.
 #[test]
 fn people_see_what_is_waited_for_and_why_a_request_failed() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -125,7 +125,7 @@ fn people_see_what_is_waited_for_and_why_a_request_failed() -> Result<()> {
             Ok((columns(ns, &[])? == waits).then_some(()))
         })
         .await?;
-        // Either way it is over then.
+        // Each of them shows that the request is over.
         for condition in ["Reconciling=False", "Failed", "Stalled"] {
             ns.kubectl(&["wait", &format!("--for=condition={condition}"), "--timeout=30s", "crr/slow"])?;
         }
@@ -146,7 +146,7 @@ fn columns(ns: &Ns, options: &[&str]) -> Result<Vec<String>> {
     Ok(lines.into_iter().map(|line| line.join(" ")).collect())
 }
 
-/// The Pod's own grace period is 30 s, and the container does not end when asked to.
+/// The Pod's own grace period is 30 s, and the container does not end on SIGTERM.
 #[test]
 fn the_grace_period_of_the_request_counts() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -161,7 +161,7 @@ fn the_grace_period_of_the_request_counts() -> Result<()> {
         pods::assert_restarted_once(&before, &after, "app")?;
         let end = pods::last_end(&after, "app")?;
         assert_eq!(end.exit_code, 137, "killed");
-        // Both in whole seconds, on the clock of this one machine.
+        // Both in whole seconds of the same machine's clock.
         let asked = created.metadata.creation_timestamp.context("no creation time")?.0.as_second();
         let took = end.finished_at.context("no end")?.0.as_second() - asked;
         assert!((3..15).contains(&took), "killed after {took} s");
@@ -169,7 +169,8 @@ fn the_grace_period_of_the_request_counts() -> Result<()> {
     })
 }
 
-/// Admission fills in what the file does not have. Saying it again is no change; saying something else is.
+/// Admission fills in fields that the file lacks. Applying the same values again is no change; applying other values
+/// is.
 #[test]
 fn the_same_file_can_be_applied_again() -> Result<()> {
     on_shared_cluster(async |ns| {

@@ -15,7 +15,7 @@ use pitstop_e2e::{
 };
 use serde_json::json;
 
-/// Each kind: every Pod is restarted once, none comes or goes, and the workload's own controller has nothing to do.
+/// For each kind: every Pod is restarted once and kept, and the workload's own controller has nothing to do.
 async fn restarts_in_place(ns: &Ns, kind: &str, count: u32) -> Result<()> {
     create(ns, &workload(kind, count))?;
     let before = ready(ns, usize::try_from(count)?).await?;
@@ -38,7 +38,7 @@ async fn restarts_in_place(ns: &Ns, kind: &str, count: u32) -> Result<()> {
     ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
     no_requests_left(ns).await?;
 
-    // A change of the template goes the native way, as ever.
+    // A change of the template still goes the native way.
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
     rolls_natively(ns, &resource, &after).await
 }
@@ -58,7 +58,7 @@ fn a_daemon_set_restarts_in_place() -> Result<()> {
     on_shared_cluster(async |ns| restarts_in_place(ns, "DaemonSet", 1).await)
 }
 
-/// Pods that are made during a restart run with what is new anyway.
+/// A Pod that is created during a restart is new anyway.
 #[test]
 fn a_pod_that_is_made_during_a_restart_is_left_alone() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -191,7 +191,7 @@ fn what_cannot_be_restarted_says_why() -> Result<()> {
     })
 }
 
-/// Whoever makes a rollout could restart the workload by its template.
+/// A user who creates a rollout could also restart the workload by its template.
 #[test]
 fn a_rollout_takes_the_right_to_patch_its_workload() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -217,7 +217,7 @@ fn a_rollout_takes_the_right_to_patch_its_workload() -> Result<()> {
     })
 }
 
-/// The leader is killed again and again: each Pod is restarted once all the same.
+/// The leader is killed repeatedly, but each Pod is restarted only once.
 #[test]
 fn a_restart_goes_on_after_the_controller_was_killed() -> Result<()> {
     on_cluster(async |ns| {

@@ -1,4 +1,4 @@
-//! Pods of nobody, which a rollout selects by their labels.
+//! Pods without an owner, which a rollout selects by their labels.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn cpu(pod: &Pod) -> Option<String> {
     Some(resources.requests.as_ref()?.get("cpu")?.0.clone())
 }
 
-/// They get images and resources, those that are made later, too; and a restart.
+/// Selected Pods get images, resources and a restart, also those that are created later.
 #[test]
 fn selected_pods_get_what_the_rollout_says() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -59,7 +59,7 @@ fn selected_pods_get_what_the_rollout_says() -> Result<()> {
         ensure!(pods::restarts(&stranger, "app")? == 0, "a Pod of other labels was updated");
         no_requests_left(ns).await?;
 
-        // What somebody changes by hand stays, and a Pod that is made later gets it.
+        // A manual change stays, and a Pod that is created later gets the rollout's values.
         let resize = r#"{"spec":{"containers":[{"name":"app","resources":{"requests":{"cpu":"15m"}}}]}}"#;
         ns.kubectl(&["patch", "pod", "one", "--subresource=resize", "-p", resize])?;
         create(ns, &bare("four", "web"))?;
@@ -86,7 +86,7 @@ fn selected_pods_get_what_the_rollout_says() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, Box::pin(test(ns))).await)
 }
 
-/// An image that is not there stops nothing, and neither does one of another repository. Pods may go meanwhile.
+/// Neither a missing image nor one of another repository stops a container. Pods may be deleted meanwhile.
 #[test]
 fn what_selected_pods_cannot_get_stops_nothing() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -117,7 +117,7 @@ fn what_selected_pods_cannot_get_stops_nothing() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// The API server refuses what makes no sense, and asks for the rights to do it by hand.
+/// The API server refuses invalid specs, and requires the rights to do the same by hand.
 #[test]
 fn what_a_selector_cannot_have_is_refused() -> Result<()> {
     on_shared_cluster(async |ns| {

@@ -1,5 +1,5 @@
-//! The webhook is a convenience: without it the schema still refuses what is wrong in itself, and the controller
-//! judges the rest by the same rules.
+//! Without the webhook, the schema still refuses what is invalid in itself, and the controller checks the rest by the
+//! same rules.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::Api;
@@ -37,7 +37,7 @@ fn without_the_webhook_the_schema_and_the_controller_judge() -> Result<()> {
         the_controller_refuses(ns).await?;
         pods::assert_untouched(&after, &ns.pod("web").await?, "app")?;
 
-        // Back again, as a user would: the controller fills in how to reach it.
+        // Reinstalls it as a user would: the controller fills in how to reach it.
         ns.cluster.install()?;
         system::healthy(&ns.cluster).await
     })
@@ -98,14 +98,14 @@ async fn the_controller_refuses(ns: &Ns) -> Result<()> {
         ("pod has gone", "True/PodGone")
     );
 
-    // What is immutable stays so.
+    // Immutable fields stay immutable.
     let change = json!({"spec": {"activeDeadlineSeconds": 60}});
     let patched = ns.requests().patch("no-pod", &PatchParams::default(), &Patch::Merge(&change)).await;
     let Err((code, message)) = refusal(patched)? else { panic!("the spec could be changed") };
     assert_eq!(code, 422, "{message}");
     let text = "spec.activeDeadlineSeconds: spec of ContainerRecreateRequest is immutable";
     assert!(message.contains(text), "{message}");
-    // What a typed client of OpenKruise cannot carry may go.
+    // Fields that a typed OpenKruise client lacks may be removed.
     let mut object = requests::recreate("typed", "other", &["app"]);
     object["spec"]["strategy"] = json!({"mechanism": "Runtime"});
     ns.create(object).await?;

@@ -17,12 +17,12 @@ pub fn image(tag: &str) -> Value {
     json!({"containers": [{"name": "app", "image": format!("{REPOSITORY}:{tag}")}]})
 }
 
-/// The workload with a rollout that updates it in place, and its Pods.
+/// Creates a workload and a rollout that updates it in place; returns its Pods.
 pub async fn begin(ns: &Ns, kind: &str, replicas: u32, strategy: &Value) -> Result<BTreeMap<String, Pod>> {
     begin_with(ns, kind, &servers(kind, replicas), strategy).await
 }
 
-/// The same of this workload.
+/// The same for this workload.
 async fn begin_with(
     ns: &Ns,
     kind: &str,
@@ -37,7 +37,7 @@ async fn begin_with(
     Ok(before)
 }
 
-/// No Pod has come or gone, and of each just that container was restarted, once.
+/// Fails unless the Pods are the same, and in each only `app` was restarted, once.
 pub fn assert_updated(before: &BTreeMap<String, Pod>, after: &BTreeMap<String, Pod>) -> Result<()> {
     ensure!(before.keys().eq(after.keys()), "{:?}, then {:?}", before.keys(), after.keys());
     for (name, pod) in after {
@@ -48,12 +48,13 @@ pub fn assert_updated(before: &BTreeMap<String, Pod>, after: &BTreeMap<String, P
     Ok(())
 }
 
-/// What the workload has at that path.
+/// Value of the workload at that path.
 pub fn field(ns: &Ns, kind: &str, path: &str) -> Result<String> {
     ns.kubectl(&["get", &kind.to_lowercase(), "web", "-o", &format!("jsonpath={{{path}}}")])
 }
 
-/// Its own controller has nothing to do, and does what it ever did when another field of the template changes.
+/// Fails unless the workload's own controller has nothing to do, and still replaces Pods when another field of the
+/// template changes.
 async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -> Result<()> {
     let resource = format!("{}/web", kind.to_lowercase());
     ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "it is parked");
@@ -69,7 +70,7 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
     );
     ensure!(all(ns).await?.keys().eq(after.keys()));
     if deployment {
-        // What there was before is kept, in the one ReplicaSet beside that of the Pods.
+        // The previous template is kept in the only other ReplicaSet.
         ns.kubectl(&["rollout", "undo", &resource])?;
         rolls_natively(ns, &resource, after).await?;
         let has = field(ns, kind, ".spec.template.spec.containers[0].image")?;
@@ -80,7 +81,7 @@ async fn natively_complete(ns: &Ns, kind: &str, after: &BTreeMap<String, Pod>) -
     rolls_natively(ns, &resource, after).await
 }
 
-/// Every Pod has that image.
+/// Fails unless every Pod has that image.
 pub async fn images(ns: &Ns, tag: &str) -> Result<()> {
     let image = format!("{REPOSITORY}:{tag}");
     for (name, pod) in all(ns).await? {
@@ -134,7 +135,7 @@ fn a_daemon_set_is_updated_in_place() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, updates_in_place(ns, "DaemonSet", 1)).await)
 }
 
-/// Nothing stops for an image that is not there; with the old one back in the template, the workload is released.
+/// A missing image stops nothing. With the old image back in the template, the workload is released.
 #[test]
 fn an_image_that_is_not_there_stops_nothing() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -159,8 +160,8 @@ fn an_image_that_is_not_there_stops_nothing() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// Where an image crashes in one Pod, those that have it already go back, and the workload stays parked until its user undoes the
-/// change.
+/// If an image crashes in one Pod, the Pods updated before are rolled back. The workload stays parked until its user
+/// undoes the change.
 #[test]
 fn pods_that_were_updated_go_back() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -197,7 +198,7 @@ fn pods_that_were_updated_go_back() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// While a tag is moved in mid-roll, all Pods get what it meant for the first one.
+/// If a tag moves during an update, all Pods get the image that the first one got.
 #[test]
 fn a_tag_that_moves_means_what_it_meant_for_the_first_pod() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -226,7 +227,8 @@ fn a_tag_that_moves_means_what_it_meant_for_the_first_pod() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// An image that crashes is taken back in the one Pod that has it; a Pod that is evicted meanwhile comes back with the old one.
+/// A crashing image is rolled back in the one Pod that has it. A Pod that is deleted meanwhile comes back with the old
+/// image.
 #[test]
 fn an_image_that_crashes_is_one_pods_matter() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -238,7 +240,7 @@ fn an_image_that_crashes_is_one_pods_matter() -> Result<()> {
         let after = ready(ns, 3).await?;
         let (old, new) = (before.get("web-0").context("no Pod")?, after.get("web-0").context("no Pod")?);
         pods::assert_untouched(old, new, "app")?;
-        // The change goes on with one that is good.
+        // A good image continues the update.
         ns.kubectl(&["set", "image", "statefulset/web", &format!("app={REPOSITORY}:2")])?;
         update_ended(ns, UpdateEnd::Updated).await?;
         let over = all(ns).await?;
@@ -252,13 +254,13 @@ fn an_image_that_crashes_is_one_pods_matter() -> Result<()> {
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
 
-/// What people do to a workload is carried out in its Pods.
+/// Users' changes of a workload are carried out in its Pods.
 async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
     let resource = format!("{}/web", kind.to_lowercase());
     let manifest = |tag: &str| {
         let mut object = servers(kind, replicas);
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(format!("{REPOSITORY}:{tag}"));
-        // As in many manifests: it names what parks the workload.
+        // Like many manifests, it sets the field that parks the workload.
         if kind == "Deployment" {
             object["spec"]["paused"] = json!(false);
         } else {
@@ -301,7 +303,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ("replace", "1"),
         ("annotate", "1"),
     ] {
-        // What the rollout names is the same for each kind.
+        // The annotations that the rollout names work the same for each kind.
         if verb == "annotate" && kind != "StatefulSet" {
             continue;
         }
@@ -324,7 +326,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
             }
             _ => run(&["replace", "-f", "-"], &whole(tag)?)?,
         }
-        // The same manifest again, in mid-roll, as a tool for Git does.
+        // The same manifest again, during the update, as GitOps tools do.
         if verb == "apply" {
             run(&["apply", "-f", "-"], &manifest(tag))?;
         }
@@ -339,7 +341,7 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         .await?;
         let after = all(ns).await?;
         ensure!(uids(&before) == uids(&after), "{verb}: {:?}, then {:?}", uids(&before), uids(&after));
-        // A restart, and a restart taken back, is one of both containers; a new image one of its own; new resources need none.
+        // A restart and its undo restart both containers; a new image restarts its own; new resources restart none.
         let both = ids(&after)?;
         let other = ["restart", "undo", "annotate"].contains(&verb);
         let changed = (both[0] != last[0], both[1] != last[1]);
@@ -359,20 +361,20 @@ async fn verbs_in_place(ns: &Ns, kind: &str, replicas: u32) -> Result<()> {
         ensure!(field(ns, kind, ".metadata.labels.pitstop\\.dev/parked")?.is_empty(), "{verb}: it is parked");
         ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
     }
-    // What applies the strategy server-side has no conflict with who has released it.
+    // A server-side apply of the strategy has no conflict with pitstop, which released the workload.
     let all: Value =
         serde_json::from_str(&ns.kubectl(&["get", &resource, "-o", "json", "--show-managed-fields"])?)?;
     for entry in all["metadata"]["managedFields"].as_array().context("no managers")? {
         let ours = entry["manager"].as_str().is_some_and(|manager| manager.starts_with("pitstop"));
         ensure!(!ours || entry["fieldsV1"]["f:spec"].is_null(), "{entry}");
     }
-    // Another change goes the native way, as ever.
+    // Another change still goes the native way.
     ns.kubectl(&["set", "env", &resource, "NEW=1"])?;
     rolls_natively(ns, &resource, &before).await
 }
 
-/// Waits until the controller has armed the rollout, and admission parks its workload. API servers see policies and their
-/// parameters a moment later.
+/// Waits until the controller has armed the rollout, and admission parks its workload. API servers see policies and
+/// their parameters a moment later.
 async fn armed(ns: &Ns, kind: &str) -> Result<()> {
     let resource = format!("{}/web", kind.to_lowercase());
     until("the workload to be parked by a change", LONG, async || {
@@ -400,7 +402,7 @@ fn what_people_do_to_a_daemon_set_is_done_in_its_pods() -> Result<()> {
     on_cluster(async |ns| with_parking(ns, verbs_in_place(ns, "DaemonSet", 1)).await)
 }
 
-/// A backup of a parked workload is restored released, and its own park is nobody's but the user's.
+/// A backup of a parked workload is restored as released, and a user's own park is left alone.
 #[test]
 fn what_admission_leaves_alone() -> Result<()> {
     let test = async |ns: &Ns| {
@@ -418,7 +420,7 @@ fn what_admission_leaves_alone() -> Result<()> {
         let both = json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7,
             "containers": [{"name": "app", "image": format!("{REPOSITORY}:2")}]}}}});
         ensure!(dry(&["patch", resource, "-p", &both.to_string()])?.is_empty(), "an image and more");
-        // Its user's own park.
+        // A park by the user.
         let own = json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}});
         ns.kubectl(&["patch", resource, "-p", &own.to_string()])?;
         let image = format!("app={REPOSITORY}:2");
@@ -434,7 +436,7 @@ fn what_admission_leaves_alone() -> Result<()> {
             "jsonpath={.metadata.labels.pitstop\\.dev/parked} {.spec.updateStrategy.rollingUpdate.partition}";
         let stored = ns.kubectl(&["get", "statefulset/copy", "-o", path])?;
         ensure!(stored.trim() == "3", "{stored}");
-        // Nobody arms a rollout by hand.
+        // Users do not arm rollouts by hand.
         ns.kubectl(&["label", "ipr", "web", "pitstop.dev/armed-"])?;
         let armed =
             ns.kubectl(&["get", "ipr", "web", "-o", "jsonpath={.metadata.labels.pitstop\\.dev/armed}"])?;

@@ -1,4 +1,4 @@
-//! What cgroups hold, asked of the daemon by orders that are placed by hand.
+//! What cgroups hold, reported by the daemon for orders that the test places.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use pitstop_e2e::system;
 use pitstop_e2e::{Cluster, Context, LONG, Ns, Result, SHORT, on_cluster, pods, until};
 use serde_json::{Value, json};
 
-/// An order about a container; `attempt` makes it another one.
+/// An order about a container; `attempt` distinguishes its ID.
 fn order(pod: &Pod, container: &str, attempt: u32) -> Result<Order> {
     let id = pods::id(pod, container)?;
     let meta = pod.metadata.clone();
@@ -37,7 +37,7 @@ fn order(pod: &Pod, container: &str, attempt: u32) -> Result<Order> {
     })
 }
 
-/// Places an order, and gives the daemon's last word on it.
+/// Places an order, and returns the daemon's final answer.
 async fn answered(cluster: &Cluster, order: Order) -> Result<Answer> {
     let books: Api<NodeWork> = Api::all(cluster.client.clone());
     let id = order.id.clone();
@@ -57,7 +57,7 @@ async fn answered(cluster: &Cluster, order: Order) -> Result<Answer> {
     .await
 }
 
-/// What a container of the Pod asks for and may use.
+/// Requests and limits of a container of the Pod.
 fn resources(pod: &Pod, container: &str) -> Result<Resources> {
     let given = pods::container(pod, container)?.resources.clone().unwrap_or_default();
     let of = |list: &Option<BTreeMap<String, Quantity>>, resource: Resource| {
@@ -71,7 +71,7 @@ fn resources(pod: &Pod, container: &str) -> Result<Resources> {
     })
 }
 
-/// How the cgroups differ from what the Pod's spec makes of them.
+/// Differences between the cgroups and the Pod's spec.
 fn differences(pod: &Pod, container: &str, observed: &Observed) -> Result<Vec<String>> {
     let part = |name| Ok(Part { kind: Kind::Main, resources: resources(pod, name)? });
     let parts = ["app", "sidecar"].map(part).into_iter().collect::<Result<Vec<_>>>()?;
@@ -92,7 +92,7 @@ fn limited(mut container: Value, cpu: (&str, &str), memory: (&str, &str)) -> Val
 fn the_daemon_tells_what_the_kernel_has_before_and_after_a_resize() -> Result<()> {
     on_cluster(async |ns| {
         let cluster = &ns.cluster;
-        // It withdraws what is no request's order.
+        // A controller withdraws orders that belong to no request.
         system::without_controllers(cluster, async {
             Box::pin(looks(ns)).await?;
             let books: Api<NodeWork> = Api::all(cluster.client.clone());
@@ -106,7 +106,7 @@ fn the_daemon_tells_what_the_kernel_has_before_and_after_a_resize() -> Result<()
 
 async fn looks(ns: &Ns) -> Result<()> {
     let cluster = &ns.cluster;
-    // Limits that are no whole numbers of pages or percents, and a request below the least.
+    // Limits that are not whole pages or percents, and a request below the minimum.
     let app = limited(pods::idle("app"), ("15m", "155m"), ("30M", "60M"));
     let sidecar = limited(pods::idle("sidecar"), ("1m", "50m"), ("16Mi", "32Mi"));
     let before = ns.start_pod(pods::pod("web", &[app, sidecar])).await?;

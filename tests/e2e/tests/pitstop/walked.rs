@@ -1,16 +1,16 @@
-//! What somebody new does who reads the task pages: their examples, pasted one after the other, do what the pages say.
+//! A new user pastes the examples of the task pages in order, and they do what the pages say.
 
 use pitstop_e2e::images::{REPOSITORY, with_parking};
 use pitstop_e2e::{LONG, Ns, Result, ensure, on_cluster, on_shared_cluster, pods, until};
 
 use crate::updates::images;
 
-/// In place of the images of public registries: what this one runs goes on until it is asked to end, as servers do.
+/// Replaces the images of public registries. Its program runs until SIGTERM, as servers do.
 fn image(tag: &str) -> String {
     format!("{REPOSITORY}:{tag}")
 }
 
-/// The pages' namespaces, each with what stands in its place: that of the test, which `kubectl` takes where nothing is said.
+/// The pages' namespaces and their replacement: the test's namespace, which `kubectl` uses if a command names none.
 fn here(name: &str) -> Vec<(&'static str, String)> {
     vec![
         ("kubectl ", format!("kubectl --namespace={name} ")),
@@ -38,7 +38,7 @@ async fn restarts_and_resizes(ns: &Ns) -> Result<()> {
     let soon = [
         ("observeSeconds: 120", "observeSeconds: 2"),
         ("unreadyGracePeriodSeconds: 10", "unreadyGracePeriodSeconds: 2"),
-        // So that it shows.
+        // So that the log shows it.
         (r#"command: [sleep, "3"]"#, r#"command: [sh, -c, "echo the hook ran > /proc/1/fd/1"]"#),
     ];
     let texts: Vec<_> = [here(&ns.name), public.to_vec()].concat();
@@ -51,7 +51,7 @@ async fn restarts_and_resizes(ns: &Ns) -> Result<()> {
     paste("try-restart-a-container")?;
     let failed = get(&["crr", "web-0-late"], "{.status.conditions[?(@.type==\"Failed\")].reason}")?;
     ensure!(failed == "DeadlineExceeded", "the request that is late: {failed}");
-    // The kubelet lets a container wait that ends for the second time.
+    // The kubelet delays a container that ends for the second time.
     until("the container of the late request", LONG, async || {
         let pod = ns.pod("web-0").await?;
         Ok((pods::restarts(&pod, "app")? == 2 && pods::is_ready(&pod)).then_some(()))
@@ -59,7 +59,7 @@ async fn restarts_and_resizes(ns: &Ns) -> Result<()> {
     .await?;
     ensure!(pods::restarts(&ns.pod("web-0").await?, "sidecar")? == 0, "the sidecar was restarted, too");
 
-    // The Pod is that of the page before.
+    // The Pod is from the previous page.
     paste("try-resize-a-pod")?;
     let memory = get(&["pod", "web-0"], "{.spec.containers[0].resources.limits.memory}")?;
     ensure!(memory == "192Mi", "the limit after the resize: {memory}");
@@ -71,7 +71,7 @@ async fn restarts_and_resizes(ns: &Ns) -> Result<()> {
     paste("try-restart-through-the-kubelet")?;
     ensure!(pods::restarts(&ns.pod("job").await?, "job")? == 1, "not restarted through the kubelet");
 
-    // Another Pod of the same name, in another namespace on the pages.
+    // Another Pod of the same name, which the pages put into another namespace.
     ns.kubectl(&["delete", "crr,pods", "--all"])?;
     paste("try-drain-before-restart")?;
     ensure!(pods::restarts(&ns.pod("web-0").await?, "app")? == 1, "not restarted after the drain");

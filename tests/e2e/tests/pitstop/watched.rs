@@ -1,4 +1,4 @@
-//! What the alerts and the dashboard of `deploy/components/monitoring` ask for is served.
+//! The metrics of the alerts and the dashboard in `deploy/components/monitoring` are served.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn samples(text: &str) -> impl Iterator<Item = String> {
 #[test]
 fn every_metric_that_an_alert_or_a_panel_names_is_served() -> Result<()> {
     on_shared_cluster(async |ns| {
-        // Admissions, writes, actions and hooks are there once one was counted.
+        // Metrics of admissions, writes, actions and hooks exist only after the first count.
         let mut app = pods::web("app");
         app["lifecycle"] = json!({"preStop": {"exec": {"command": ["true"]}}});
         ns.start_pod(pods::pod("web", &[app])).await?;

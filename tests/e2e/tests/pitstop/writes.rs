@@ -1,4 +1,4 @@
-//! What pitstop asks of the API server, counted from the audit log.
+//! Requests of pitstop to the API server, counted from the audit log.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const WATCHED: Duration = Duration::from_mins(1);
 /// Each replica looks once a minute whether the daemons' policy is in force.
 const MOST_CHECKS: usize = 4;
 
-/// Written for people, and not part of a request's cost.
+/// Resources whose writes are not part of a request's cost.
 const ASIDE: [&str; 2] = ["events", "leases"];
 
 #[test]
@@ -50,9 +50,9 @@ fn one_resize_costs_at_most_six_writes() -> Result<()> {
     })
 }
 
-/// Counts what pitstop has written since, once nothing more comes.
+/// Counts pitstop's writes since the mark, after the last one.
 async fn costs(ns: &Ns, mark: &Mark, what: &str) -> Result<()> {
-    // What comes late comes before the leader has renewed its lease twice.
+    // Late writes arrive before the leader has renewed its lease twice.
     let settled = Mark::now(&ns.cluster)?;
     until("two renewals of the lease", SHORT, async || {
         let renewals = settled.entries()?.iter().filter(|e| e.resource() == "leases").count();
@@ -80,7 +80,7 @@ async fn costs(ns: &Ns, mark: &Mark, what: &str) -> Result<()> {
 #[test]
 fn an_idle_pitstop_only_watches() -> Result<()> {
     on_cluster(async |ns| {
-        // With requests that are over still there.
+        // A request that is over still exists.
         ns.start_pod(pods::app("web")).await?;
         let created = ns.create(requests::recreate("again", "web", &["app"])).await?;
         ns.over("again").await?;
@@ -107,7 +107,7 @@ fn an_idle_pitstop_only_watches() -> Result<()> {
     })
 }
 
-/// Waits until the tests before have left nothing: no namespace, no order.
+/// Waits until earlier tests have left nothing: no namespace, no order.
 async fn alone(ns: &Ns) -> Result<()> {
     let all: Api<Namespace> = Api::all(ns.cluster.client.clone());
     until("the tests before to be gone", LONG, async || {

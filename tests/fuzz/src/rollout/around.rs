@@ -1,4 +1,4 @@
-//! What a rollout sees of the world around it.
+//! The other objects that a rollout sees.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use pitstop_controller_core::workload::Parking;
 
 use super::world::{Asked, World, is_suspended};
 
-/// It.
+/// The other objects of a world.
 pub(super) struct Surroundings<'a>(pub(super) &'a World);
 
 impl Surroundings<'_> {

@@ -1,4 +1,4 @@
-//! What an `InPlaceRollout`, and what an API server may tell of its workload, make a controller do.
+//! The controller's reaction to an `InPlaceRollout` and an API server's answers about its workload.
 
 mod around;
 mod script;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::{read, refusals, texts};
 use world::{Texts, World};
 
-/// An `InPlaceRollout` as JSON, and what the API server tells of its workload: the object, its `ReplicaSet`s or
-/// `ControllerRevision`s, disruption budgets and Pods, each list as JSON; or else a script of what happens to one.
+/// Input: an `InPlaceRollout`, its workload, the workload's `ReplicaSet`s or `ControllerRevision`s, disruption budgets
+/// and Pods, all as JSON; or a script of events.
 pub fn rollout(input: &[u8]) {
     if input.first() == Some(&b'{') {
         let Some([text, workload, older, budgets, pods]) = texts(input) else { return };
@@ -24,7 +24,8 @@ pub fn rollout(input: &[u8]) {
     }
 }
 
-/// An object as it came over the wire. The schema and the controller judge its spec alike; its status is one that was stored.
+/// Runs an object. Asserts that schema and controller judge its spec alike. Its status counts only if the schema
+/// accepts it.
 fn stored(mut object: InPlaceRollout, texts: Texts<String>) {
     let bounded = refusals("InPlaceRollout", &json!({"spec": object.spec})).is_empty();
     match validate(&object.spec) {
@@ -48,7 +49,7 @@ fn stored(mut object: InPlaceRollout, texts: Texts<String>) {
     }
 }
 
-/// Rules of the definition say it, and not the schema; or only the controller reads it.
+/// Whether CEL rules or only the controller judge a field, not the schema.
 fn is_ruled(field: &str) -> bool {
     let fields =
         ["spec.selector", "spec.images", "spec.resources", "spec.templateChanges", "spec.strategy.onFailure"];
@@ -57,7 +58,7 @@ fn is_ruled(field: &str) -> bool {
         || fields.iter().any(|ruled| field.starts_with(ruled))
 }
 
-/// The schema judges the form of names and the length of texts, too.
+/// Whether the schema refuses only forms of names or lengths of texts, which the controller does not judge.
 fn only_forms(object: &InPlaceRollout) -> bool {
     let refused = refusals("InPlaceRollout", &json!({"spec": object.spec}));
     let forms = [

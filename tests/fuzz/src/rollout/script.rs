@@ -1,4 +1,4 @@
-//! What happens to a rollout, as bytes.
+//! Scripts of events around a rollout.
 
 use arbitrary::{Result, Unstructured};
 use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutSpec};
@@ -9,7 +9,7 @@ use super::world::{Texts, World};
 
 const KINDS: [&str; 3] = ["Deployment", "StatefulSet", "DaemonSet"];
 const REPOSITORY: &str = "registry.example.com/shop/web";
-/// What no API server says, or only one that somebody else has written.
+/// Texts that no normal API server returns.
 const ODD: [&str; 8] = [
     "",
     "{}",
@@ -21,34 +21,34 @@ const ODD: [&str; 8] = [
     r#"{"items":[{"metadata":{"name":"web","ownerReferences":[{"controller":true,"uid":"web-1"}]},"spec":{"replicas":-1,"template":7},"revision":-1,"data":[]}],"metadata":{}}"#,
 ];
 
-/// What the texts say.
+/// Content of the API server's texts.
 #[allow(clippy::struct_excessive_bools, reason = "each is told apart, and all may hold at once")]
 struct Story {
     kind: &'static str,
-    /// Tag of the template's image, and of the revision before.
+    /// Image tags of the template, and of the previous revision.
     tags: [&'static str; 2],
     parked: bool,
-    /// The workload's controllers have seen everything.
+    /// Whether the workload's controllers have observed all changes.
     seen: bool,
-    /// They take the new revision for that of the Pods.
+    /// Whether they regard the new revision as the current one.
     committed: bool,
-    /// Something beside the image differs.
+    /// Whether more than the image differs.
     other: bool,
     restart: u8,
     pods: Vec<Told>,
     budget: bool,
 }
 
-/// What is told of a Pod.
+/// A Pod in the texts.
 struct Told {
     ready: bool,
     deleting: bool,
     made: u8,
-    /// Its revision: none, the one before, the new one, or another one.
+    /// Its revision: 0 none, 1 previous, 2 new, 3 another.
     revision: usize,
 }
 
-/// A script that ends early is a script.
+/// Runs a script, which may end early.
 pub(super) fn run(input: &[u8]) {
     let _ = script(&mut Unstructured::new(input));
 }
@@ -125,7 +125,7 @@ impl Story {
         })
     }
 
-    /// A `ReplicaSet` or a `ControllerRevision`: the one before, or the new one, which for a Deployment has no Pods.
+    /// A `ReplicaSet` or a `ControllerRevision`: the previous or the new one. A new `ReplicaSet` has no Pods.
     fn older(&self, which: usize) -> Value {
         let [new, before] = self.tags;
         let (tag, newest) = if which == 0 { (before, false) } else { (new, true) };
@@ -235,13 +235,13 @@ fn happens(u: &mut Unstructured<'_>, story: &mut Story, world: &mut World) -> Re
             return Ok(());
         }
     }
-    // What others change, the watches show.
+    // The watches deliver changes by other clients.
     world.texts = story.texts();
     world.show();
     Ok(())
 }
 
-/// One of the texts says something else.
+/// Replaces one of the texts by an odd one.
 fn odd(u: &mut Unstructured<'_>, world: &mut World) -> Result<()> {
     let text = (*u.choose(&ODD)?).to_owned();
     let texts = &mut world.texts;
@@ -252,7 +252,7 @@ fn odd(u: &mut Unstructured<'_>, world: &mut World) -> Result<()> {
     Ok(())
 }
 
-/// A request tells what its node has pulled, or ends.
+/// A request reports its node's pull, and may end.
 fn ends(u: &mut Unstructured<'_>, world: &mut World) -> Result<()> {
     if world.asked.is_empty() {
         return Ok(());
@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use pitstop_api::rollout::UpdateEnd;
 
-    /// A script gets to the end of an update: else what it finds would be worth little.
+    /// Scripts can reach the end of an update. Otherwise, they would test little.
     #[test]
     fn a_parked_workload_whose_requests_succeed_is_released() {
         let told = || Told { ready: true, deleting: false, made: 1, revision: 1 };

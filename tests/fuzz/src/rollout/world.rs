@@ -1,4 +1,4 @@
-//! A rollout, its Pods and its requests, as they are stored, and the texts of an API server. Every plan is looked at before it is
+//! A stored rollout, its Pods and its requests, and the texts of an API server. Every plan is checked before it is
 //! carried out.
 
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ use super::around::Surroundings;
 use super::items;
 use crate::refusals;
 
-/// Requests that restart Pods.
+/// Kind of requests that restart Pods.
 const RESTARTS: KindId = KindId::new("ContainerRecreateRequest");
-/// Pages of one list before the API server fails: a list may have no end.
+/// Pages of one list. An exchange fails after five times as many requests, because a list may be endless.
 const PAGES: usize = 4;
 
-/// What an API server tells of a workload.
+/// An API server's answers about a workload.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Texts<T> {
     /// The object.
@@ -47,7 +47,7 @@ impl<T> Texts<T> {
     }
 }
 
-/// A request that the rollout has made.
+/// A request that the rollout created.
 pub(super) struct Asked {
     pub(super) uid: String,
     pub(super) pod: String,
@@ -65,11 +65,11 @@ pub(super) struct World {
     pub(super) pods: BTreeMap<ObjectKey, Pod>,
     pub(super) asked: BTreeMap<(KindId, ObjectKey), Asked>,
     pub(super) parked: Option<Parked>,
-    /// How what it has done ends, but for readings.
+    /// Result of the controller's deeds, except reads.
     pub(super) done: Done,
     groups: Vec<Group>,
     made: usize,
-    /// What Pods were marked with, by their UIDs.
+    /// Marked revisions by Pod UID.
     marks: BTreeMap<String, String>,
 }
 
@@ -92,17 +92,17 @@ impl World {
         world
     }
 
-    /// The workload's kind; absent for selected Pods.
+    /// The workload's kind; `None` for selected Pods.
     fn kind(&self) -> Option<TargetKind> {
         self.rollout.spec.kind()
     }
 
-    /// The workload's name; for selected Pods empty.
+    /// The workload's name; empty for selected Pods.
     fn name(&self) -> &str {
         self.rollout.spec.target_ref.as_ref().map_or("", |target| &target.name)
     }
 
-    /// The watches show what the texts say.
+    /// Delivers the content of the texts to the watches.
     pub(super) fn show(&mut self) {
         let workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
         let metadata: Option<ObjectMeta> = serde_json::from_value(workload["metadata"].clone()).ok();
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// A Pod has what it was marked with.
+    /// Adds its mark to a Pod.
     fn mark(&self, pod: &mut Value) {
         let Some(revision) = pod["metadata"]["uid"].as_str().and_then(|uid| self.marks.get(uid)) else {
             return;
@@ -145,7 +145,7 @@ impl World {
         Rollout::member_changed(&mut self.memory, &ObjectKey::new("shop", pod));
     }
 
-    /// Another process leads: it is told of everything.
+    /// Replaces the leader, which then sees all objects.
     pub(super) fn restart(&mut self) {
         self.memory = Rollout::remember(self.now);
         self.groups.clear();
@@ -180,7 +180,7 @@ impl World {
         plan
     }
 
-    /// Carries one plan out: whether something came of it.
+    /// Carries out one plan; returns whether it had an effect.
     fn step(&mut self) -> bool {
         let plan = self.plan();
         self.check(&plan);
@@ -199,7 +199,7 @@ impl World {
         }
         if let Some(deed) = deed {
             let done = self.carry_out(&deed);
-            // What has no effect takes its time, and so does what others have to see.
+            // Failed deeds take time, and so do commits, which other controllers must observe.
             if matches!(deed, Deed::Commit(_)) || !matches!(done, Done::Effected | Done::Told(_)) {
                 self.now = Mono(self.now.0 + 1_000);
             }
@@ -214,10 +214,10 @@ impl World {
         did
     }
 
-    /// What fails again and again is left to the next time.
+    /// Milliseconds after which [`World::settle`] stops, because a deed may fail forever.
     const MOST_FAILED: u64 = 10_000;
 
-    /// Until nothing is left to do at this time.
+    /// Carries out plans until none has an effect at this time.
     pub(super) fn settle(&mut self) {
         let began = self.now;
         for _ in 0..400 {
@@ -233,7 +233,7 @@ impl World {
         self.settle();
     }
 
-    /// What the API server would refuse is not sent, and what is done is for what there is.
+    /// Asserts that the API server would accept the plan, and that its deeds are for existing objects.
     fn check(&self, plan: &Plan) {
         assert!(plan.wake_at.is_none_or(|at| at > self.now), "it would be planned again at once: {plan:?}");
         if let Some(write) = &plan.status {
@@ -274,7 +274,7 @@ impl World {
         assert!(child.key.namespace == "shop" && child.key.name.len() <= 63, "{}", child.key);
         assert!(!self.asked.contains_key(&(child.kind, child.key.clone())), "it is there: {}", child.key);
         let refused = refusals(child.kind.name(), &json!({"spec": child.spec}));
-        // The API server bounds no image string of a template.
+        // The API server does not bound images of a template.
         let long = |why: &String| why.contains("image");
         assert!(refused.iter().all(long), "the API server would refuse it: {refused:?}: {:?}", child.spec);
         let pod = self.pods.get(&ObjectKey::new("shop", pod_of(child))).expect("a Pod that is not there");
@@ -289,7 +289,7 @@ impl World {
         assert_eq!(open.count(), 0, "two requests for Pod {}", pod.key);
     }
 
-    /// Does it, by way of what is sent to the API server and of what that answers.
+    /// Carries out a deed by its requests to the API server and the answers.
     fn carry_out(&mut self, deed: &Deed) -> Done {
         let done = match (self.exchange(deed), deed) {
             (told, Deed::AskWorkload(_)) => return told,
@@ -300,7 +300,7 @@ impl World {
             self.takes_effect(deed);
         }
         match (deed, done) {
-            // What is said to be gone is.
+            // A request reported as gone must be gone.
             (Deed::Delete { kind, key, .. }, Done::Gone) => {
                 self.forget(*kind, key);
                 Done::Gone
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// The templates of `ReplicaSet`s change.
+    /// Changes the templates of `ReplicaSet`s.
     fn commit(&mut self, commit: &Commit) {
         let workload: Value = serde_json::from_str(&self.texts.workload).unwrap_or_default();
         let mut sets = items(&self.texts.older);
@@ -385,7 +385,7 @@ impl World {
         self.texts.older = json!({"metadata": {}, "items": sets}).to_string();
     }
 
-    /// What is read of the answers.
+    /// Result that the controller reads from the API server's answers.
     fn exchange(&self, deed: &Deed) -> Done {
         let by = Object::new(ID, self.rollout.key.clone(), "ipr-1");
         let action = Action::Do { by, deed: deed.clone() };
@@ -426,7 +426,7 @@ impl World {
     }
 }
 
-/// The API server lets no other one be.
+/// Whether the API server would store such a Pod.
 fn is_possible(pod: &Pod) -> bool {
     let named = |name: &str| {
         (1..=63).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
@@ -439,7 +439,7 @@ pub(super) fn is_suspended(asked: &Asked) -> bool {
     asked.spec["suspend"] == true && asked.ended.is_none()
 }
 
-/// The name of the Pod that a request is for.
+/// Name of the Pod of a request.
 fn pod_of(child: &Child) -> &str {
     let of = if child.kind == RESTARTS { &child.spec["podName"] } else { &child.spec["podRef"]["name"] };
     of.as_str().expect("it names a Pod")

@@ -1,4 +1,4 @@
-//! `docs/design/kruise-defects.md`: every defect has its row, and every test that a row names exists.
+//! `docs/design/kruise-defects.md`: every defect has a row, and every test in a row exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,19 +8,19 @@ use pitstop_manifests_test::root;
 
 const PAGE: &str = "docs/design/kruise-defects.md";
 
-/// One row: the defect's ID, and the tests with the names of their files.
+/// A row: the defect's ID, and pairs of a file's name and a test.
 struct Row {
     id: String,
     tests: Vec<(String, String)>,
 }
 
-/// The cells of a table's row.
+/// The cells of a table row; `None` for other lines.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
     Some(inner.split(" | ").collect())
 }
 
-/// The last cell: files in brackets, each followed by a colon and its tests.
+/// Parses the last cell: files in brackets, each followed by a colon and its tests.
 fn tests(cell: &str) -> Vec<(String, String)> {
     let of = |group: &str| {
         let file = group.strip_prefix('[').and_then(|rest| rest.split_once("]: "));
@@ -41,7 +41,7 @@ fn rows(page: &str) -> Vec<Row> {
     page.lines().filter_map(of).collect()
 }
 
-/// `[name]: ../../path` at the end of the page.
+/// Parses the lines `[name]: ../../path` at the end of the page.
 fn files(page: &str) -> BTreeMap<String, PathBuf> {
     let of = |line: &str| {
         let (name, path) = line.strip_prefix('[')?.split_once("]: ../../")?;

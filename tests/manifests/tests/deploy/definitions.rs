@@ -1,4 +1,4 @@
-//! The definitions of the kinds, as they are installed.
+//! The installed definitions of the kinds.
 
 use pitstop_manifests_test::find;
 use pitstop_manifests_test::object::{list, text};
@@ -19,7 +19,7 @@ fn every_kind_is_installed_as_the_types_say() {
     for crd in crds {
         let said = serde_json::to_value(&crd).unwrap();
         let found = find(&objects, "CustomResourceDefinition", text(&said, "/metadata/name")).unwrap();
-        // As the API server reads it: the file says 3 where the type says 3.0.
+        // Compare parsed values: the file has 3 where the type has 3.0.
         read[0] = serde_json::from_value(found.0.clone()).unwrap();
         assert!(read[0] == crd, "{} is not current; run `cargo xtask crds`", found.name());
     }
@@ -41,7 +41,7 @@ fn every_version_has_a_status_of_its_own_and_needs_no_conversion() {
     }
 }
 
-/// The first four are what `OpenKruise`'s users see. A column reads one field, so the condition's reason is the result.
+/// `OpenKruise`'s users see the first four columns. A column reads one field, so the condition's reason is the result.
 #[test]
 fn a_failed_request_does_not_look_complete() {
     let objects = default();

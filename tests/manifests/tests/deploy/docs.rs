@@ -1,4 +1,4 @@
-//! What the documentation shows must be true: links lead somewhere, requests are valid.
+//! The documentation must be correct: links have targets, requests are valid.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ fn pages() -> Vec<PathBuf> {
     docs::pages().unwrap()
 }
 
-/// The targets of `[text](target)`, without those on the web and without what is code.
+/// The targets of `[text](target)`, without web addresses and code.
 fn links(page: &str) -> Vec<String> {
     let prose = page.split("\n\n").map(|paragraph| paragraph.split('`').step_by(2).collect::<String>());
     let targets = prose.flat_map(|text| {
@@ -24,7 +24,7 @@ fn links(page: &str) -> Vec<String> {
     targets.filter(|target| !target.contains("://")).collect()
 }
 
-/// The anchor that a heading gets, as the usual viewers make it.
+/// The anchor of a heading, as usual viewers generate it.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()
@@ -33,7 +33,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// Whether there is what a link on the page leads to, its heading included.
+/// Whether the target of a link on the page exists, including its heading.
 pub(crate) fn leads_somewhere(page: &Path, target: &str) -> bool {
     let (file, fragment) = target.split_once('#').unwrap_or((target, ""));
     let path = if file.is_empty() { page.to_path_buf() } else { page.with_file_name("").join(file) };
@@ -74,7 +74,7 @@ fn every_request_that_is_shown_is_one_that_is_accepted() {
             let objects: Vec<Value> = serde_saphyr::from_multiple(&block.text)
                 .unwrap_or_else(|error| panic!("{}:{}: {error}", page.display(), block.line));
             for object in objects {
-                // A misspelt field would be dropped without a word.
+                // Parsing would drop a misspelt field silently.
                 let (refused, read_back) = match object["kind"].as_str() {
                     Some("ContainerRecreateRequest") => {
                         let request: ContainerRecreateRequest = read(&object);
@@ -99,7 +99,7 @@ fn read<T: serde::de::DeserializeOwned>(object: &Value) -> T {
     serde_json::from_value(object.clone()).unwrap()
 }
 
-/// Those of the programs' own readiness are checked where they are named, in `run.rs` of each.
+/// Each program's `run.rs` checks the reasons of its readiness.
 #[test]
 fn every_reason_is_explained() {
     let page = fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
@@ -111,7 +111,7 @@ fn every_reason_is_explained() {
         .chain(pitstop_controller_core::resize::all_reasons())
         .chain(pitstop_controller_core::image::all_reasons())
         .chain(pitstop_controller_core::rollout::all_reasons());
-    // One word, as the schema and kubectl's columns want it.
+    // The schema and kubectl's columns require one word.
     let word = |reason: &str| {
         reason.starts_with(|c: char| c.is_ascii_uppercase())
             && reason.chars().all(|c| c.is_ascii_alphanumeric())
@@ -121,7 +121,7 @@ fn every_reason_is_explained() {
     assert!(!explained("Whatever"));
 }
 
-/// What changes the installation: each such command is run by a test, from the page.
+/// Parts of commands that change the installation. A test runs each such command from the page.
 const COMMANDS: [&str; 5] =
     ["-k deploy/", "-k target/", "kubectl replace --filename", " set env ", "create rolebinding"];
 
@@ -145,7 +145,7 @@ fn every_command_that_installs_changes_or_removes_pitstop_is_marked_to_be_run() 
     assert!(unmarked.is_empty(), "{unmarked:#?}");
 }
 
-/// The blocks of commands that no test runs: the page, how the block begins, and why.
+/// The blocks of commands that no test runs: page, start of the block, reason.
 const NOT_RUN: [(&str, &str, &str); 28] = [
     ("README.md", "kubectl pitstop restart", PLUGIN),
     ("docs/contributing.md", "sha256sum --check SHA256SUMS", "for the files of a release"),
@@ -224,7 +224,7 @@ fn every_block_of_commands_is_marked_to_be_run_or_said_not_to_be() {
     assert!(gone.is_empty(), "no page has these any more: {gone:?}");
 }
 
-/// The tests on the real cluster name each mark that there is, and no other.
+/// The tests on the real cluster name every mark, and no others.
 #[test]
 fn every_mark_is_run_by_a_test() {
     let mut marks = BTreeSet::new();
@@ -252,7 +252,7 @@ fn every_mark_is_run_by_a_test() {
     assert_eq!(marks, run);
 }
 
-/// What a page tells people to write as `kustomization.yaml` can be applied. It lies where the page says.
+/// Every `kustomization.yaml` on a page can be applied from the folder that the page names.
 #[test]
 fn every_kustomization_that_is_shown_is_understood() {
     let mut shown = 0;
@@ -261,7 +261,7 @@ fn every_kustomization_that_is_shown_is_understood() {
             let Some((_, rest)) = block.text.split_once("kustomization.yaml") else { continue };
             let Some(at) = rest.find("apiVersion:") else { continue };
             let text = rest[at..].split("EOF").next().unwrap();
-            // What was built lies under `target`, which a checkout does not have: its folder takes its place.
+            // Built folders are under `target`, which a checkout lacks. Use their sources instead.
             let text = text
                 .replace("- ../deploy/", "- ../../deploy/")
                 .replace("deploy/gate-webhook", "deploy/overlays/gate-webhook");

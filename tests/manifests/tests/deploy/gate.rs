@@ -1,5 +1,4 @@
-//! The readiness gate for Pods that opt in: by a policy of the API server, or by a webhook that is asked about those
-//! Pods and no other.
+//! The readiness gate for Pods that opt in: by an admission policy, or by a webhook for these Pods alone.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +15,7 @@ fn policy(objects: &[Object]) -> &Value {
     &find(objects, "MutatingAdmissionPolicy", POLICY).unwrap().0["spec"]
 }
 
-/// Where neither the cluster nor pitstop itself may wait for a gate that pitstop opens.
+/// Selector that excludes namespaces whose Pods must not wait for pitstop's gate: the cluster's and pitstop's own.
 fn elsewhere() -> Value {
     let names = ["kube-system", "pitstop-system"];
     json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": names}])
@@ -32,7 +31,7 @@ fn new_pods() -> Value {
     }])
 }
 
-/// The two ways to opt in: a namespace, less single Pods of it; and single Pods.
+/// The two ways to opt in: a namespace without some of its Pods, or single Pods.
 fn ways() -> [(Value, Value); 2] {
     [
         (
@@ -85,8 +84,8 @@ fn the_policys_bindings_select_those_that_opted_in() {
     }
 }
 
-/// Nobody opens a gate then: `kubectl delete -k deploy/base` takes the policy's parameter away, and so do the removal of
-/// everything and that of the overlay, whichever it was.
+/// Without the programs, no gate would open. `kubectl delete -k deploy/base` removes the policy's parameter, and so
+/// does the removal of all or of any overlay.
 #[test]
 fn no_pod_gets_the_gate_once_the_programs_are_removed() {
     let objects = default();

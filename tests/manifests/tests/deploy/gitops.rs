@@ -1,4 +1,4 @@
-//! What `docs/tasks/gitops.md` tells Argo CD and Flux to look at is there, for every kind that people make.
+//! The fields that `docs/tasks/gitops.md` names to Argo CD and Flux exist, for every kind that users create.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use pitstop_api::condition::{COMPLETE, STALLED};
 use pitstop_manifests_test::{docs::blocks, root};
 use serde_json::Value;
 
-/// The object of a kind that the page shows.
+/// The page's object of a kind.
 fn shown(kind: &str) -> Value {
     let page = fs::read_to_string(root().join("docs/tasks/gitops.md")).unwrap();
     let shown = blocks(&page).into_iter().filter(|block| block.language == "yaml");
@@ -21,7 +21,7 @@ fn requests() -> Vec<(String, String, String)> {
     crds.map(|spec| (spec.group, spec.versions[0].name.clone(), spec.names.kind)).collect()
 }
 
-/// What follows `type ==` in a script or an expression.
+/// The condition types after `type ==` in a script or an expression.
 fn types(text: &str) -> BTreeSet<&str> {
     let ends = ['"', '\''];
     text.split("type == ").skip(1).filter_map(|rest| rest.split(ends).nth(1)).collect()
@@ -63,7 +63,7 @@ fn flux_is_given_expressions_for_every_request() {
     }
 }
 
-/// What is made by each sync must not go by itself: it would be made again.
+/// A request from a sync must not be deleted by itself: the next sync would create it again.
 #[test]
 fn no_request_on_that_page_has_a_time_to_live() {
     let request = shown("ContainerRecreateRequest");

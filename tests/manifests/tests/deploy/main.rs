@@ -1,6 +1,6 @@
-//! What `kubectl apply -k deploy/...` installs, and what the documentation shows.
+//! Tests of the objects that `kubectl apply -k deploy/...` installs, and of the documentation.
 
-// `cfg(test)` says to clippy that these are tests, helper functions included.
+// `cfg(test)` tells clippy that the modules are tests, including helper functions.
 #[cfg(test)]
 mod chart;
 #[cfg(test)]

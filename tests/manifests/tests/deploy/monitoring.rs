@@ -1,4 +1,4 @@
-//! `deploy/components/monitoring`: promtool judges the alerts, and each metric that is asked for is one that is served.
+//! `deploy/components/monitoring`: promtool tests the alerts, and pitstop serves each metric in a query.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use super::docs::leads_somewhere;
 use super::folders::{MONITORING, default, with};
 
-/// Cases for promtool. They name the rules as `alerts.yaml` beside them.
+/// Folder of promtool's test cases. They expect the rules beside them in `alerts.yaml`.
 const CASES: &str = "tests/manifests/alerts";
-/// Labels that the `PodMonitor` gives every sample, with the values that they can be chosen by.
+/// Labels that the `PodMonitor` adds to every sample, with the values that queries may select.
 const TARGET: [(&str, &[&str]); 4] =
     [("container", &["controller", "daemon"]), ("job", &["pitstop"]), ("node", &[]), ("pod", &[])];
 
-/// Prometheus' own judge: where `cargo xtask test` puts it, or where the machine has it. Nothing where there is none, with a
-/// word; in continuous integration that is a failure.
+/// Path of promtool: from `cargo xtask test`, or from `PATH`. `None`, with a message, without promtool; in continuous
+/// integration a failure.
 fn promtool() -> Option<PathBuf> {
     let ours = root().join("target/tools/bin/promtool");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -35,7 +35,7 @@ fn promtool() -> Option<PathBuf> {
     found
 }
 
-/// Runs promtool in the folder, which must be content.
+/// Runs promtool in the folder, and asserts that it succeeds.
 fn judge(promtool: &Path, folder: &Path, args: &[&str]) {
     let promtool = fs::canonicalize(promtool).unwrap();
     let output = Command::new(promtool).args(args).current_dir(folder).output().unwrap();
@@ -43,7 +43,7 @@ fn judge(promtool: &Path, folder: &Path, args: &[&str]) {
     assert!(output.status.success(), "{args:?}: {}{}", said(&output.stdout), said(&output.stderr));
 }
 
-/// An empty folder of that name.
+/// Creates an empty folder of that name.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -51,7 +51,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The files with cases, by name.
+/// The texts of the case files, by name.
 fn cases() -> BTreeMap<String, String> {
     let files = fs::read_dir(root().join(CASES)).unwrap().map(|entry| entry.unwrap().path());
     let named = |path: PathBuf| {
@@ -64,7 +64,7 @@ fn cases() -> BTreeMap<String, String> {
 fn alerts_fire_when_they_must_and_only_then() {
     let Some(promtool) = promtool() else { return };
     let folder = folder("alerts");
-    // JSON is YAML, too.
+    // JSON is valid YAML.
     fs::write(folder.join("alerts.yaml"), rules().unwrap().to_string()).unwrap();
     judge(&promtool, &folder, &["check", "rules", "alerts.yaml"]);
     for (name, text) in cases() {
@@ -88,7 +88,7 @@ fn the_dashboards_queries_are_understood() {
     judge(&promtool, &folder, &["check", "rules", "queries.yaml"]);
 }
 
-/// promtool passes over an alert that no case names.
+/// promtool ignores an alert without a case.
 #[test]
 fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     let mut seen = BTreeSet::new();
@@ -101,7 +101,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
             seen.insert((alert.to_owned(), list(check, "/exp_samples").is_empty()));
         }
     }
-    // Those in which nothing at all may fire.
+    // Cases in which no alert may fire.
     assert!(seen.remove(&(String::new(), true)));
     let wanted = queries_of_alerts().unwrap().into_iter();
     let wanted: BTreeSet<_> =
@@ -136,16 +136,16 @@ fn each_alert_says_what_is_wrong_and_where_to_read_on() {
 struct Metric {
     kind: String,
     labels: BTreeSet<String>,
-    /// What stands in backticks in the row: values of labels among it.
+    /// All words in backticks in the row, including label values.
     words: BTreeSet<String>,
 }
 
-/// What stands in backticks.
+/// All words in backticks.
 fn words(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Each metric that there is, by the names of its samples.
+/// Each documented metric, by the names of its samples.
 fn documented() -> BTreeMap<String, Metric> {
     let page = fs::read_to_string(root().join("docs/reference/metrics.md")).unwrap();
     let mut found = BTreeMap::new();
@@ -153,7 +153,7 @@ fn documented() -> BTreeMap<String, Metric> {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, meaning] = cells[..] else { continue };
         let Some(name) = name.strip_prefix('`').and_then(|name| name.strip_suffix('`')) else { continue };
-        // Each label stands before the values that follow a colon.
+        // A label precedes a colon and its values.
         let parts = labels.split("; ").map(|part| part.split(':').next().unwrap_or_default());
         let mut own: BTreeSet<String> = parts.flat_map(words).collect();
         let mut names = vec![name.to_owned()];
@@ -170,7 +170,7 @@ fn documented() -> BTreeMap<String, Metric> {
     found
 }
 
-/// What is wrong with an expression, by what the reference says of the metrics in it.
+/// Faults of an expression, according to the reference of its metrics.
 fn faults(query: &Query, metrics: &BTreeMap<String, Metric>, reasons: &BTreeSet<String>) -> Vec<String> {
     let Query { of, expr } = query;
     let mut faults = Vec::new();
@@ -191,7 +191,7 @@ fn faults(query: &Query, metrics: &BTreeMap<String, Metric>, reasons: &BTreeSet<
                 faults.push(format!("{of}: {} has no {label} {values:?}", selector.metric));
             }
         }
-        // A counter as such says nothing: it begins at zero in each process.
+        // A counter's plain value is meaningless, because it starts at zero in each process.
         if metric.kind == "counter" && !expr.contains(&format!("increase({}", selector.metric)) {
             let rate = expr.contains(&format!("rate({}", selector.metric));
             faults.extend((!rate).then(|| format!("{of}: {} without its increase", selector.metric)));
@@ -205,7 +205,7 @@ fn faults(query: &Query, metrics: &BTreeMap<String, Metric>, reasons: &BTreeSet<
 #[test]
 fn each_metric_and_each_label_that_is_asked_for_is_documented() {
     let metrics = documented();
-    // Many reasons are explained there alone, as the reference says.
+    // Only that page explains many reasons, as the reference says.
     let reasons = words(&fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap());
     let mut found = Vec::new();
     for query in queries_of_alerts().unwrap().into_iter().chain(queries_of_panels().unwrap()) {

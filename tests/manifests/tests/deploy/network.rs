@@ -1,4 +1,4 @@
-//! Who reaches pitstop's Pods and whom they reach, and which share of the API server they have.
+//! Connections to and from pitstop's Pods, and their share of the API server.
 
 use pitstop_manifests_test::network::{Direction, Peer, Selected, allows};
 use pitstop_manifests_test::object::{list, text};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::folders::{NAMESPACE, every_install};
 
 const TCP: &str = "TCP";
-/// Where API servers are: EKS, GKE and AKS; kubeadm, k3s and most others; minikube; `MicroK8s`.
+/// Ports of API servers: EKS, GKE and AKS; kubeadm, k3s and most others; minikube; `MicroK8s`.
 const API_SERVERS: [u64; 4] = [443, 6443, 8443, 16443];
 
 fn labels(objects: &[Object], program: &str) -> Value {
@@ -16,7 +16,7 @@ fn labels(objects: &[Object], program: &str) -> Value {
     workload.pod().unwrap()["metadata"]["labels"].clone()
 }
 
-/// Whether it is let through.
+/// Whether the policies allow the connection.
 fn open(objects: &[Object], labels: &Value, direction: Direction, peer: Peer, port: (&str, u64)) -> bool {
     allows(objects, Selected { namespace: NAMESPACE, labels }, direction, peer, port).unwrap()
 }
@@ -65,7 +65,7 @@ fn the_daemon_is_asked_for_metrics_and_asks_the_api_server_and_what_hooks_name()
         for port in API_SERVERS {
             assert!(open(Direction::Egress, Peer::Outside, (TCP, port)), "{port}");
         }
-        // An httpGet hook: of a Pod, of one on its node's network, by a name.
+        // An httpGet hook to a Pod, to a Pod on the node's network, by DNS name.
         assert!(open(Direction::Egress, Peer::Pod, (TCP, 31_337)));
         assert!(open(Direction::Egress, Peer::Outside, (TCP, 31_337)));
         assert!(open(Direction::Egress, Peer::Pod, ("UDP", 53)));
@@ -97,7 +97,7 @@ fn each_programs_requests_have_a_share_of_their_own_whatever_they_ask() {
         for program in ["pitstop-controller", "pitstop-daemon"] {
             let schema = &find(&objects, "FlowSchema", program).unwrap().0["spec"];
             assert_eq!(schema["priorityLevelConfiguration"], json!({"name": program}));
-            // After Kubernetes' own for leader election (200), before that of all ServiceAccounts.
+            // After Kubernetes' own schema for leader election (200), before that of all ServiceAccounts.
             let precedence = schema["matchingPrecedence"].as_u64().unwrap();
             assert!((201..9000).contains(&precedence), "{precedence}");
             let any = json!(["*"]);
@@ -112,7 +112,7 @@ fn each_programs_requests_have_a_share_of_their_own_whatever_they_ask() {
             let level = &find(&objects, "PriorityLevelConfiguration", program).unwrap().0["spec"];
             assert_eq!(text(level, "/type"), "Limited", "never exempt");
             let limited = &level["limited"];
-            // Small beside the 245 of all of Kubernetes' own levels.
+            // Few, compared with the 245 of all Kubernetes' own levels.
             assert!(limited["nominalConcurrencyShares"].as_u64().unwrap() <= 20);
             assert_eq!(text(limited, "/limitResponse/type"), "Queue");
             let queuing = &limited["limitResponse"]["queuing"];

@@ -1,5 +1,5 @@
-//! The admission policies that narrow what the programs' rights are good for. What they say to real writes,
-//! `tests/e2e` and `tests/attacks` show.
+//! The admission policies that restrict the programs' rights. `tests/e2e` and `tests/attacks` test them with real
+//! writes.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn every_policy_is_bound_and_denies() {
     }
 }
 
-/// Of people, [`USERS`] asks about objects of pitstop's own alone: `a_user_is_asked_about_resizes_and_nothing_else`.
+/// [`USERS`] also concerns users, but only pitstop's own objects: `a_user_is_asked_about_resizes_and_nothing_else`.
 #[test]
 fn policies_concern_pitstop_alone_and_fail_closed() {
     let objects = combined("default", &RIGHTS);
@@ -55,7 +55,7 @@ fn policies_concern_pitstop_alone_and_fail_closed() {
             USERS | USERS_IMAGES | USERS_ROLLOUTS => {
                 "request.operation == 'CREATE' || object.spec != oldObject.spec".to_owned()
             }
-            // Whoever it is.
+            // Applies to every client.
             BOUNDS => String::new(),
             _ => by("controller"),
         };
@@ -64,7 +64,7 @@ fn policies_concern_pitstop_alone_and_fail_closed() {
     }
 }
 
-/// What the metadata of a request may hold.
+/// Policy that bounds the metadata of requests.
 const BOUNDS: &str = "pitstop-bounds";
 
 #[test]
@@ -81,7 +81,7 @@ fn every_kind_of_request_is_bounded() {
     }
 }
 
-/// What a request would make pitstop do, its author must be allowed to do.
+/// Policies that require the author's own right to each action of a request.
 const USERS: &str = "pitstop-users";
 const USERS_IMAGES: &str = "pitstop-users-images";
 const USERS_ROLLOUTS: &str = "pitstop-users-rollouts";
@@ -101,7 +101,7 @@ fn a_user_is_asked_about_resizes_and_nothing_else() {
     }
 }
 
-/// The deeds, each with its right; and every denial names the right and who gives it.
+/// Each deed requires its right. Every denial names the right and the role that grants it.
 #[test]
 fn each_deed_of_a_resize_takes_the_right_to_do_it_by_hand() {
     let objects = default();
@@ -140,7 +140,7 @@ fn each_deed_of_a_resize_takes_the_right_to_do_it_by_hand() {
             assert!(text(validation, "/message").contains(word), "{validation}");
         }
     }
-    // Both ways to ask for an eviction, and every last resort that is one.
+    // Both fields that can ask for an eviction, and the same word in all types.
     let evicts = list(&policy.0, "/spec/variables").iter().find(|v| v["name"] == "evicts").unwrap();
     let serialized = [json!(resize::LastResort::Evict), json!(resize::AfterWait::Evict), json!("Evict")];
     assert!(serialized.iter().all(|word| *word == serialized[0]));
@@ -149,7 +149,8 @@ fn each_deed_of_a_resize_takes_the_right_to_do_it_by_hand() {
     }
 }
 
-/// Also rights that somebody adds, except to what clusters write most: everybody pays for a policy that looks at it.
+/// The policy also restricts rights added by others. It skips the most frequent writes, because a policy slows them for
+/// all clients.
 #[test]
 fn the_daemons_policy_looks_at_every_write_but_the_most_common() {
     let objects = default();
@@ -172,7 +173,7 @@ fn the_daemons_policy_looks_at_every_write_but_the_most_common() {
     );
 }
 
-/// The component changes that one expression, and what it asks is the label as the API server has it.
+/// The component changes only that expression, which checks the namespace's label in the API server.
 #[test]
 fn images_of_other_versions_are_for_namespaces_that_opted_in_with_the_component() {
     let of = |objects: &[Object]| -> Value {
@@ -187,7 +188,7 @@ fn images_of_other_versions_are_for_namespaces_that_opted_in_with_the_component(
     assert_eq!(without, with);
 }
 
-/// Both a Pod that is made and one that is deleted, by a component that does nothing else.
+/// The component only adds the right and its policy, which covers creation and deletion.
 #[test]
 fn pods_that_pull_are_made_and_deleted_under_a_policy_that_comes_with_the_right() {
     let usual = default();
@@ -208,7 +209,7 @@ fn pods_that_pull_are_made_and_deleted_under_a_policy_that_comes_with_the_right(
     );
 }
 
-/// A right to change Pods goes with a policy for that very resource.
+/// A policy covers each resource of Pods that the controller may change.
 #[test]
 fn every_right_to_change_pods_has_its_policy() {
     let objects = default();

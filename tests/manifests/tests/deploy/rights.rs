@@ -1,4 +1,4 @@
-//! The rights of both programs and of users: exactly these, so that any widening is a change of this file.
+//! The exact rights of both programs and of users. Any wider right needs a change of this file.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -97,7 +97,7 @@ fn the_controller_has_exactly_these_rights() {
     }
 }
 
-/// Rights that somebody opts in to, each by a component of its own.
+/// Optional rights, each with its component.
 const OPT_IN: [(&str, &[&str]); 3] = [
     ("image-puller", &["cluster create /pods", "cluster delete /pods"]),
     ("resize-cri", &["cluster list /limitranges", "cluster list /resourcequotas"]),
@@ -118,7 +118,7 @@ fn a_component_with_rights_of_its_own_gives_those_to_the_controller_alone() {
     }
 }
 
-/// The component with a right that a namespace gives.
+/// The component with a right that namespaces grant.
 const IN_PLACE: &str = "in-place";
 
 #[test]
@@ -135,7 +135,7 @@ fn the_right_to_release_workloads_is_in_one_role_that_is_bound_nowhere() {
             {"apiGroups": ["apps"], "resources": ["deployments", "statefulsets", "daemonsets"], "verbs": ["patch"]},
             {"apiGroups": ["apps"], "resources": ["replicasets"], "verbs": ["get", "create", "patch"]}])
     );
-    // Also rights that somebody adds: every write of a workload is looked at.
+    // The policy checks every write of a workload, so it also restricts rights added by others.
     let policy = find(&more, "ValidatingAdmissionPolicy", "pitstop-controller-workloads").unwrap();
     assert_eq!(
         policy.0.pointer("/spec/matchConstraints"),
@@ -157,8 +157,8 @@ fn every_usual_install_grants_the_same() {
     }
 }
 
-/// Also those files that no install of ours names, which somebody may apply by hand. The chart's are templates, and links to
-/// these.
+/// Covers also files in no installation, which users may apply by hand. The chart has only templates, and links to
+/// these files.
 #[test]
 fn no_file_under_deploy_grants_more() {
     fn visit(folder: &Path, found: &mut Vec<Object>) {
@@ -250,7 +250,7 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
             "admin edit view: get list watch pitstop.dev/podresizes".to_owned(),
             "admin edit view: get list watch pitstop.dev/podimageupdates".to_owned(),
             "admin edit view: get list watch pitstop.dev/inplacerollouts".to_owned(),
-            // The object of no namespace: for those alone who may view all namespaces.
+            // A cluster-scoped object, so only for users who may view all namespaces.
             "admin edit view: get list watch pitstop.dev/nodeworks".to_owned(),
             format!("admin edit: {all} apps.kruise.io/containerrecreaterequests"),
             format!("admin edit: {all} pitstop.dev/podresizes"),
@@ -260,7 +260,7 @@ fn users_get_their_rights_by_aggregation_and_never_the_status() {
     );
 }
 
-/// What a `PodResize` takes beyond a right to make one, an administrator gives by name, and no role of Kubernetes' own.
+/// An administrator grants the additional right for a `PodResize` explicitly. No role of Kubernetes has it.
 #[test]
 fn the_right_to_resize_is_in_one_role_that_nothing_is_joined_to() {
     let resizers: Vec<Object> = default()
@@ -311,7 +311,7 @@ fn resources_of_ours_are_called_as_the_definitions_call_them() {
     }
 }
 
-/// What the controller's list of kinds says is served.
+/// Covers the controller's list of kinds.
 #[test]
 fn every_kind_is_installed_and_the_controller_may_serve_it() {
     let objects = default();
@@ -319,7 +319,7 @@ fn every_kind_is_installed_and_the_controller_may_serve_it() {
         let group = about.group();
         let resource = format!("{group}/{}", about.plural);
         let verbs = [("list", ""), ("watch", ""), ("update", "/status"), ("delete", "")];
-        // What stands for many Pods has no time to live.
+        // A kind for many Pods has no time to live, so the controller needs no `delete`.
         let verbs = verbs.iter().take(if about.many { 3 } else { 4 });
         for right in verbs.map(|(verb, part)| format!("cluster {verb} {resource}{part}")) {
             assert!(CONTROLLER.contains(&right.as_str()), "{right}");

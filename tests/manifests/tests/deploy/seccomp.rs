@@ -1,4 +1,4 @@
-//! The seccomp profile of the daemon, and who runs under which.
+//! The daemon's seccomp profile, and which installation uses it.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn the_base_needs_no_file_on_nodes_and_the_component_names_it() {
 fn the_profile_lists_what_is_allowed_and_it_is_little() {
     let profile = profile();
     assert_eq!(text(&profile, "/defaultAction"), "SCMP_ACT_ERRNO");
-    // No second set of numbers for the same calls.
+    // One architecture: no second set of call numbers.
     assert_eq!(profile["architectures"], json!(["SCMP_ARCH_X86_64"]));
     let mut names = BTreeSet::new();
     for rule in list(&profile, "/syscalls") {
@@ -37,7 +37,7 @@ fn the_profile_lists_what_is_allowed_and_it_is_little() {
         names.extend(list(rule, "/names").iter().filter_map(Value::as_str));
     }
     assert!(names.len() <= 60, "{}", names.len());
-    // Other processes, other namespaces, the kernel itself, and ways around the list.
+    // Calls that affect other processes, namespaces or the kernel, or bypass the list.
     for never in [
         "bpf",
         "chmod",
@@ -66,7 +66,7 @@ fn the_profile_lists_what_is_allowed_and_it_is_little() {
 
 #[test]
 fn arguments_are_narrowed_where_a_call_does_much() {
-    // CLONE_NEW* of clone(2), but for CLONE_NEWTIME, which shares its bit with the signal that a child ends with.
+    // CLONE_NEW* of clone(2) without CLONE_NEWTIME, which shares its bit with the child's exit signal.
     const NEW_NAMESPACES: u64 = 0x7e02_0000;
     let equal = |value: u64| json!([{"index": 0, "value": value, "op": "SCMP_CMP_EQ"}]);
     let none = json!([{"index": 0, "value": NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}]);

@@ -1,4 +1,4 @@
-//! The admission webhook: what it is asked about, and that nothing waits for it.
+//! The admission webhook: the reviewed kinds, and that no write depends on it.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::folders::default;
 
-/// All that it is configured for.
+/// All configured webhooks.
 fn webhooks(objects: &[Object]) -> Vec<&Value> {
     let all: Vec<&Object> = objects.iter().filter(|o| o.kind().ends_with("WebhookConfiguration")).collect();
     assert_eq!(all.len(), 1);
@@ -18,7 +18,7 @@ fn webhooks(objects: &[Object]) -> Vec<&Value> {
     list(&all[0].0, "/webhooks").iter().collect()
 }
 
-/// What the controller's list of kinds says is reviewed, in every version that is served.
+/// The reviewed kinds in the controller's list, in every served version.
 #[test]
 fn it_is_asked_about_the_kinds_that_are_reviewed_and_nothing_else() {
     let objects = default();

@@ -1,4 +1,4 @@
-//! How the Pods of both programs are confined and run.
+//! Security and scheduling of both programs' Pods.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breach
     for (name, objects, socket) in all {
         let (folder, _) = socket.rsplit_once('/').unwrap();
         let pod = pod(&objects, "pitstop-daemon");
-        // MicroK8s' socket belongs to a group without a fixed number, so only its owner can be named.
+        // The group of MicroK8s' socket has no fixed number, so the daemon must run as the socket's owner.
         let owner: &[&str] = if name == "microk8s" {
             &["runAsNonRoot: container daemon", "runAsUser: container daemon"]
         } else {
@@ -109,14 +109,14 @@ fn the_folders_of_the_runtimes_socket_and_of_cgroups_are_the_daemons_only_breach
         });
         assert!(mounts.contains(&cgroups), "{name}: {mounts:?}");
         let mount = mounts.iter().find(|m| m["name"] == "runtime").unwrap();
-        // The daemon finds it there by itself.
+        // The daemon finds the socket without arguments.
         assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!(folder), &json!(true)), "{name}");
         assert_eq!(mount["mountPropagation"], "HostToContainer");
         assert_eq!(container(pod).get("args"), None);
     }
 }
 
-/// What changing cgroups takes, and no more: nothing but these places differs from the base.
+/// The component differs from the base only in the rights to change cgroups.
 #[test]
 fn only_one_component_lets_cgroups_be_changed_and_it_takes_these_rights() {
     for (base, objects) in [(gate_webhook(), resize_cri()), (default(), with("resize-cri"))] {
@@ -162,7 +162,7 @@ fn differs_by_what_changing_cgroups_takes(base: &[Object], objects: &[Object]) {
         assert_eq!(context.insert("runAsUser".into(), json!(65532)), Some(json!(0)));
         assert_eq!(context.insert("runAsNonRoot".into(), json!(true)), Some(json!(false)));
     }
-    // The controller's rights to look at what bounds a Pod: `rights`.
+    // `rights` tests the controller's rights to read the limits of a Pod.
     like_the_base.retain(|object| object.name() != "pitstop-controller-resize-cri");
     let all = |objects: &[Object]| objects.iter().map(|o| o.0.clone()).collect::<Vec<Value>>();
     assert_eq!(all(&like_the_base), all(base));
@@ -192,12 +192,12 @@ fn every_overlay_and_every_component_is_tested() {
     assert_eq!(names_in("deploy/components"), components);
 }
 
-/// One runtime, and any of the others, on whatever the Kubernetes is.
+/// Combines one runtime with all other components, on every base.
 #[test]
 fn components_go_together_and_with_every_base() {
     for base in BASES {
         for (runtime, socket) in RUNTIMES {
-            // That one has `resize-cri` in it.
+            // That base contains `resize-cri`.
             let rights = RIGHTS.into_iter().filter(|name| !base.ends_with(name));
             let components: Vec<&str> = [runtime].into_iter().chain(STRICTER).chain(rights).collect();
             let objects = combined(base, &components);
@@ -233,7 +233,7 @@ fn both_run_as_nobody_on_a_root_that_they_cannot_write() {
     }
 }
 
-/// A token that a Pod has unasked lasts for a year: `--service-account-extend-token-expiration` of kube-apiserver.
+/// An automatically mounted token is valid for a year: `--service-account-extend-token-expiration` of kube-apiserver.
 #[test]
 fn the_tokens_of_both_are_short_lived_and_their_only_credential() {
     let objects = default();

@@ -1,10 +1,10 @@
 //! The election of the leading controller: production electors around one stored `Lease`.
 //!
-//! Time is discrete. Every process reads its own clock, with its own offset and rate. A process that is not paused
-//! runs when its timer is due, before time goes on; so do messages arrive, but for a bounded number of ticks. A write that
-//! timed out, or whose process ended, may still take effect later. The promise is that of the module `lease`: at no moment do two processes lead
-//! going by their own clocks, and a process that runs knows in time that it leads no more. A paused process believes
-//! in its lead until it runs again: the lease is no fence.
+//! Time is discrete. Every process reads its own clock, with its own offset and rate. A process that is not paused runs
+//! when its timer is due, before time advances. Messages also arrive before time advances, except for a bounded number
+//! of ticks. A write may take effect after its timeout or its process's end. The promise is that of the module `lease`:
+//! two processes never lead at once by their own clocks, and a running process knows in time that its lead is over. A
+//! paused process believes in its lead until it runs again: the lease does not fence.
 
 mod world;
 
@@ -18,55 +18,55 @@ use stateright::{Model, Property};
 use crate::check::Story;
 use world::{Call, Outcome, World};
 
-/// A process's clock: what it shows at true time `t` is `offset + t * ticks / per`.
+/// A process's clock. At true time `t` it shows `offset + t * ticks / per`.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    /// What it shows at the beginning.
+    /// Its value at the start.
     pub offset: u64,
-    /// So many ticks of it ...
+    /// Number of its ticks ...
     pub ticks: u64,
-    /// ... pass in so many true ones.
+    /// ... in this many true ticks.
     pub per: u64,
 }
 
-/// How often each thing may go wrong; all of them together at most [`Faults::total`] times, and delays besides.
+/// How often each fault may happen; in total at most [`Faults::total`] times, without delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// All together.
+    /// Bound of the sum, without delays.
     pub total: u8,
-    /// Ticks that pass while messages are on their way.
+    /// Ticks that pass while messages are in flight.
     pub delays: u8,
-    /// Processes that are killed.
+    /// Kills of processes.
     pub crashes: u8,
-    /// Processes that get no time to run for any length of time.
+    /// Pauses of processes, of any length.
     pub pauses: u8,
-    /// Calls that time out, whether they took effect or may do so later.
+    /// Calls that time out, whether they took effect or may still do.
     pub lost: u8,
-    /// Watches that break and list anew, also from a server that is one version behind.
+    /// Watches that break and list anew, also from a server one version behind.
     pub breaks: u8,
-    /// Processes that are asked to end.
+    /// Processes asked to end.
     pub releases: u8,
 }
 
 impl Faults {
-    /// At most `total` of any kind, and so many ticks of delay.
+    /// At most `total` faults of any kind, and `delays` ticks of delay.
     pub fn any(total: u8, delays: u8) -> Self {
         Self { total, delays, crashes: total, pauses: total, lost: total, breaks: total, releases: total }
     }
 }
 
-/// A planted fault of the glue; each must be found.
+/// A planted bug of the model's glue. The model must find each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The server ignores the version that a write rests on.
+    /// The server ignores the resource version of a write.
     NoPrecondition,
-    /// One process takes over after half of the deadline.
+    /// One process takes over after half of the renew deadline.
     ShortTerm,
     /// All processes have one identity.
     SharedIdentity,
-    /// A process is told of success when its write is sent.
+    /// A process learns of success when its write is sent.
     AnsweredEarly,
-    /// The program around never looks at its clock again once it leads.
+    /// The program around the elector never looks at its clock while it leads.
     NeverLooks,
     /// One process does not wait after a failed write.
     NoWait,
@@ -74,23 +74,23 @@ pub enum Bug {
     StandbySleeps,
 }
 
-/// What is explored.
+/// Bounds of the exploration.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// Processes.
     pub processes: usize,
-    /// Times of the election; a tick is a millisecond of it.
+    /// Times of the election. One tick is one of its milliseconds.
     pub config: Config,
     /// One clock for each process.
     pub clocks: Vec<Clock>,
     /// Faults.
     pub faults: Faults,
-    /// A planted fault.
+    /// A planted bug; `None` for the correct glue.
     pub bug: Option<Bug>,
 }
 
 impl Bounds {
-    /// `processes` with clocks of equal rate, and the production times at `scale` ticks for their 5 seconds.
+    /// `processes` with clocks of equal rate, and the production times with `scale` ticks per 5 seconds.
     pub fn new(processes: usize, scale: u64, faults: Faults) -> Self {
         let config = Config::default();
         let ticks = |time: Duration| {
@@ -106,26 +106,26 @@ impl Bounds {
         Self { processes, config, clocks: (0..processes as u64).map(clock).collect(), faults, bug: None }
     }
 
-    /// How long the lead may be vacant while nothing goes wrong: the term of a record that nobody renews, and the
-    /// waits after a write.
+    /// How long the lead may be vacant without faults, in ticks: the term of a record without renewals, and the waits
+    /// after a write.
     pub fn vacancy(&self) -> u64 {
         let Config { term, renew_every, retry_after, .. } = self.config;
         u64::try_from((term + renew_every + retry_after).as_millis()).unwrap()
     }
 }
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Time goes on by one tick.
+    /// Time advances by one tick.
     Advance,
     /// A process's timer is due.
     Wake(usize),
-    /// A process's watch delivers: the next change, or its list.
+    /// A process's watch delivers the next change, or its list.
     Deliver(usize),
-    /// The server carries a process's write out.
+    /// The server carries out a process's write.
     Apply(usize),
-    /// The answer arrives.
+    /// The answer arrives at the process.
     Answer(usize),
     /// A late write takes effect.
     LateApplied(usize),
@@ -133,17 +133,17 @@ pub enum Action {
     LateLost(usize),
     /// A process's call times out.
     TimeOut(usize),
-    /// A process is killed and starts anew.
+    /// A process is killed and restarts.
     Crash(usize),
-    /// A process gets no time to run.
+    /// A process is paused.
     Pause(usize),
-    /// It runs again.
+    /// A paused process runs again.
     Resume(usize),
-    /// Its watch breaks.
+    /// A process's watch breaks.
     Break(usize),
-    /// Its watch breaks, and a server answers that is one version behind.
+    /// A process's watch breaks, and lists from a server one version behind.
     BreakStale(usize),
-    /// It is asked to end.
+    /// A process is asked to end.
     Release(usize),
 }
 
@@ -335,7 +335,7 @@ impl Model for Lease {
             };
             world.left.total -= u8::from(used(&world.left) < used(&before));
             if world.left.total == 0 {
-                // What can no longer happen does not tell states apart.
+                // Unused budgets must not distinguish states.
                 world.left = Faults { delays: world.left.delays, ..Faults::default() };
             }
         }
@@ -383,11 +383,11 @@ impl Model for Lease {
 
 /// At no moment do two processes lead.
 pub const ONE_LEADER: &str = "one leader at a time";
-/// A process that runs knows when its lead is over.
+/// A running process knows when its lead is over.
 pub const IN_TIME: &str = "a process that runs stops leading in time";
 /// After a failed write a process waits.
 pub const NO_STORM: &str = "no write within the wait after a failed one";
-/// The lead does not stay vacant.
+/// The lead is not vacant for long.
 pub const FILLED: &str = "somebody leads within a bound while nothing goes wrong";
 
 impl Story for Lease {

@@ -1,4 +1,4 @@
-//! The processes that take part, the stored `Lease`, and what is under way between them.
+//! The competing processes, the stored `Lease`, and the messages between them.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -13,12 +13,12 @@ use crate::canon::{Canon, identity, version};
 /// Undelivered changes of the record after which a watch breaks and lists anew.
 const WINDOW: usize = 2;
 
-/// A write on its way.
+/// A write in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The server has not seen it.
+    /// The server has not received it.
     Sent(Write),
-    /// The server's answer is on its way back.
+    /// The process has not received the server's answer.
     Answered(Outcome),
 }
 
@@ -27,45 +27,45 @@ pub enum Call {
 pub enum Outcome {
     /// Stored.
     Written(Record),
-    /// Refused, or nobody knows.
+    /// Refused, or unknown.
     NotWritten,
 }
 
-/// One replica, and what it is about to learn.
+/// One replica, and its undelivered messages.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub elector: Elector,
     me: String,
-    /// Changes that its watch has not delivered; absent until it has listed.
+    /// Undelivered changes of its watch; `None` until it has listed.
     pub watch: Option<VecDeque<Record>>,
     pub call: Option<Call>,
-    /// What the program around was told last: whether it leads.
+    /// Whether the program around the elector was last told that it leads.
     pub told: bool,
-    /// When the program around has asked to be woken.
+    /// Next wake-up of the program around the elector.
     pub wake: Option<Mono>,
-    /// It was asked to end.
+    /// Whether it was asked to end.
     pub ending: bool,
-    /// It gets no time to run.
+    /// Whether it is paused.
     pub paused: bool,
-    /// When its last write failed, unless it was asked to end since.
+    /// When its last write failed; `None` after success or a request to end.
     failed: Option<Mono>,
 }
 
-/// Everything.
+/// The content of a state.
 #[derive(Clone, Debug)]
 pub struct World {
     /// True time, in ticks.
     pub now: u64,
     pub stored: Option<Record>,
-    /// The version before, which a stale server still lists.
+    /// The previous version, which a stale server still lists.
     pub before: Option<Record>,
-    /// Writes that nobody waits for any more; they may still take effect.
+    /// Writes without a waiting process that may still take effect.
     pub late: Vec<Write>,
     pub processes: Vec<Process>,
     pub left: super::Faults,
-    /// For how many ticks nobody has led, with nothing going wrong.
+    /// Ticks without a leader and without faults.
     pub vacant: u64,
-    /// A process did not wait after a write that failed.
+    /// Whether a process did not wait after a failed write.
     pub storm: bool,
     versions: u64,
     identities: u64,
@@ -119,24 +119,24 @@ impl World {
         }
     }
 
-    /// What the clock of a process shows.
+    /// Time on the clock of a process.
     pub fn clock(&self, at: usize, bounds: &Bounds) -> Mono {
         let clock = bounds.clocks[at];
         Mono(clock.offset + self.now * clock.ticks / clock.per)
     }
 
-    /// Whether a process leads if it looks at its clock now.
+    /// Whether a process leads by its clock.
     pub fn leads(&self, at: usize, bounds: &Bounds) -> bool {
         self.processes[at].elector.leads(self.clock(at, bounds))
     }
 
-    /// Whether the program around a process has to run.
+    /// Whether a process's timer is due.
     pub fn due(&self, at: usize, bounds: &Bounds) -> bool {
         let sleeps = bounds.bug == Some(Bug::StandbySleeps) && !self.processes[at].told;
         !sleeps && self.processes[at].wake.is_some_and(|wake| wake <= self.clock(at, bounds))
     }
 
-    /// The production elector takes in an event; what the program around does with what comes out.
+    /// Delivers an event to the production elector, and handles the result as the program around it does.
     pub fn step(&mut self, at: usize, bounds: &Bounds, event: Event) {
         let now = self.clock(at, bounds);
         let process = &mut self.processes[at];
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// The process ends, and another one starts in its place.
+    /// Replaces a process by a new one.
     pub fn restart(&mut self, at: usize, bounds: &Bounds) {
         if let Some(Call::Sent(write)) = self.processes[at].call.take() {
             self.late.push(write);
@@ -184,7 +184,7 @@ impl World {
         self.step(at, bounds, Event::Tick);
     }
 
-    /// The server carries a write out.
+    /// Carries out a write on the server.
     pub fn apply(&mut self, write: &Write, bounds: &Bounds) -> Outcome {
         let current = self.stored.as_ref().map(|r| &r.resource_version);
         if current != write.resource_version.as_ref() && bounds.bug != Some(Bug::NoPrecondition) {
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Whether nothing is on its way to a process that runs, or from one.
+    /// Whether no message is in flight to or from a running process.
     pub fn quiet(&self) -> bool {
         self.processes.iter().all(|p| match &p.call {
             Some(Call::Sent(_)) => false,
@@ -226,7 +226,7 @@ impl World {
         })
     }
 
-    /// What tells states apart.
+    /// A hash that identifies the state.
     pub fn key(&self, bounds: &Bounds) -> u64 {
         let oldest = u64::try_from(bounds.config.term.as_millis()).unwrap() + 1;
         let mut canon = Canon::new(oldest);
@@ -241,7 +241,7 @@ impl World {
         hasher.finish()
     }
 
-    /// Its name in stories.
+    /// Name of a process in stories.
     pub fn name(&self, at: usize) -> String {
         format!("{} ({})", ['A', 'B', 'C', 'D'][at], self.processes[at].me)
     }

@@ -1,4 +1,4 @@
-//! What is explored: how many there are of everything, and how often things may go wrong.
+//! Bounds of the exploration: numbers of objects and processes, and of faults.
 
 use pitstop_api::labels;
 use pitstop_api::recreate::{
@@ -10,35 +10,35 @@ use pitstop_controller_core::{Config, ObjectKey};
 
 use super::{CONTAINERS, NAMESPACE};
 
-/// How often each thing may happen; all of them together at most [`Faults::total`] times.
+/// How often each fault may happen; in total at most [`Faults::total`] times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// All together.
+    /// Bound of the sum.
     pub total: u8,
     /// A call gets no answer: it took effect, does so later, or never.
     pub lost: u8,
     /// The API server refuses a write.
     pub refused: u8,
-    /// A controller is killed and starts anew; its writes are over by then, with or without effect.
+    /// A controller is killed and restarts. Its earlier writes then have taken effect or never do.
     pub controller: u8,
-    /// A daemon is killed and starts anew.
+    /// A daemon is killed and restarts.
     pub daemon: u8,
     /// A container ends by itself.
     pub ends: u8,
-    /// Time goes on though something is still to be delivered.
+    /// Time advances although messages are undelivered.
     pub late: u8,
     /// A watch breaks and lists anew.
     pub breaks: u8,
-    /// Somebody else writes a request.
+    /// Another client writes a request.
     pub meddling: u8,
     /// A user deletes a request.
     pub deleted: u8,
-    /// The Pod is deleted, and another one comes under its name.
+    /// The Pod is deleted, and a new Pod gets its name.
     pub replaced: u8,
 }
 
 impl Faults {
-    /// At most `total` faults, of any kind but those that need a scenario of their own.
+    /// At most `total` faults of any kind, but at most one replaced Pod.
     pub fn any(total: u8) -> Self {
         Self {
             total,
@@ -56,35 +56,35 @@ impl Faults {
     }
 }
 
-/// A planted fault of the glue; each must be found.
+/// A planted bug of the model's glue. The model must find each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// The server ignores the versions that writes rest on.
+    /// The server ignores the resource versions of writes.
     NoPrecondition,
-    /// The daemon is told that its acknowledgement is stored when it has only been sent.
+    /// The daemon learns that its acknowledgement is stored when it is only sent.
     ActsUnacknowledged,
-    /// The runtime stops the container of that name, whatever its ID.
+    /// The runtime stops the newest container with that name, whatever its ID.
     StopsByName,
-    /// A write that got no answer is told to have been refused.
+    /// A write without an answer is reported as refused.
     LostIsRefused,
     /// The watch of requests does not deliver deletions.
     DeletionDropped,
-    /// What ended hooks are is forgotten when the daemon ends.
+    /// A restarted daemon does not know which hooks ended.
     HooksForgotten,
-    /// The Pod's status is never told again once it was told.
+    /// The kubelet writes the Pod's status only once.
     StatusOnce,
 }
 
-/// What is explored.
+/// Bounds of the exploration.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// A word for the title.
     pub name: &'static str,
-    /// Requests: the first is there, the others are made at any time.
+    /// Requests. The first exists at the start, users create the others at any time.
     pub requests: usize,
-    /// Containers of the Pod, all of which every request names.
+    /// Containers of the Pod. Every request names all of them.
     pub containers: usize,
-    /// Controllers, all of which believe to lead.
+    /// Controllers that all believe to lead.
     pub controllers: usize,
     /// Daemons that run on the node.
     pub daemons: usize,
@@ -92,21 +92,21 @@ pub struct Bounds {
     pub hook: bool,
     /// The kubelet can restart the containers instead.
     pub kubelet: bool,
-    /// Seconds of a drain; the Pod then has a readiness gate.
+    /// Drain time, in seconds; the Pod then has a readiness gate. `None`: no drain.
     pub drain: Option<i64>,
-    /// Seconds to the requests' deadline.
+    /// Deadline of the requests, in seconds; `None` for no deadline.
     pub deadline: Option<i64>,
     /// Restart one container after the other.
     pub ordered: bool,
-    /// New containers become ready in a step of their own.
+    /// New containers become ready in a separate step.
     pub slow: bool,
-    /// The node has its book from the beginning, so that orders are added to it.
+    /// The node's book exists at the start, so that writes add orders to it.
     pub book: bool,
-    /// An answer arrives in the step in which the call is carried out, unless it is lost.
+    /// An answer arrives in the step that carries out the call, unless it is lost.
     pub coarse: bool,
     /// Faults.
     pub faults: Faults,
-    /// A planted fault.
+    /// A planted bug; `None` for the correct glue.
     pub bug: Option<Bug>,
 }
 
@@ -132,12 +132,12 @@ impl Bounds {
         }
     }
 
-    /// The production times, but that no deadline rescues what hangs.
+    /// The production configuration without the default deadline, which would hide requests that hang.
     pub fn config(&self) -> Config {
         Config { default_active_deadline: None, ..Config::default() }
     }
 
-    /// The `at`th request, as admission lets it in.
+    /// The `at`th request, after admission.
     pub fn request(&self, at: usize, pod: Option<&impl std::ops::Deref<Target = Pod>>) -> Request {
         let mut spec = ContainerRecreateRequestSpec {
             pod_name: "web".into(),

@@ -1,4 +1,4 @@
-//! A process of the controller: the production index, its watches and its writes under way.
+//! A controller process: the production engine, its watches and its writes in flight.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,26 +12,26 @@ use pitstop_controller_core::{Action, Config, Engine, Event, Mono, Object, Statu
 use super::part::{Memo, Part};
 use super::store::{Change, Store};
 
-/// A write on its way.
+/// A write in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// The server has not seen it.
+    /// The server has not received it.
     Sent(Part<Action>),
-    /// The answer is on its way back.
+    /// The controller has not received the answer.
     Answered(Part<Event>),
 }
 
-/// A process of the controller; it leads.
+/// A controller process that leads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     pub index: Part<Engine>,
-    /// Undelivered changes of Pods, requests and books; absent until listed.
+    /// Undelivered changes of Pods, requests and books; `None` until listed.
     pub watches: [Option<VecDeque<Change>>; 3],
-    /// Writes on their way, by the object.
+    /// Writes in flight, by object.
     pub calls: BTreeMap<String, Call>,
 }
 
-/// The names of the three watches.
+/// Names of the three watches.
 pub const KINDS: [&str; 3] = ["Pods", "requests", "the order book"];
 
 impl Controller {
@@ -45,7 +45,7 @@ impl Controller {
         Self { index: Part::new(index), watches: [None, None, None], calls: BTreeMap::new() }
     }
 
-    /// Tells its watches of a change.
+    /// Queues a change in its watch.
     pub fn tell(&mut self, change: &Change) {
         let kind = match change {
             Change::Pod(_) | Change::PodGone(_) => 0,
@@ -57,7 +57,7 @@ impl Controller {
         }
     }
 
-    /// The next event of a watch: a change, or the list that it begins with.
+    /// The next event of a watch: its first list, or a change.
     pub fn next(&mut self, kind: usize, store: &Store) -> Option<Part<Event>> {
         let Some(watch) = &mut self.watches[kind] else {
             self.watches[kind] = Some(VecDeque::new());
@@ -82,14 +82,14 @@ impl Controller {
         Some(Part::of(change.event(), ("change", change)))
     }
 
-    /// Takes in an event; whether no write was under way for an object that it writes.
+    /// Handles an event; returns false if a new write's object already had a write in flight.
     pub fn step(&mut self, now: Mono, event: &Part<Event>) -> bool {
         thread_local! {
             static MEMO: RefCell<Memo<Engine, Action>> = RefCell::default();
         }
         let step = || {
             let mut index = (*self.index).clone();
-            // The wall clock is only written down: one moment stands for all.
+            // Decisions do not depend on the wall clock, so a constant suffices.
             let actions = index.step(now, DateTime::UNIX_EPOCH, (**event).clone());
             let writes = actions.into_iter().filter(|a| !matches!(a, Action::Emit(_) | Action::Count(_)));
             (Part::new(index), writes.map(Part::new).collect())
@@ -118,7 +118,7 @@ fn target_of(action: &Action) -> String {
     }
 }
 
-/// What a write is about, in a few words.
+/// Short description of a write.
 pub fn brief(action: &Action) -> String {
     match action {
         Action::Write {
@@ -164,7 +164,7 @@ pub fn brief(action: &Action) -> String {
     }
 }
 
-/// What an answer says, in a few words.
+/// Short description of an answer.
 pub fn answer(event: &Event) -> String {
     fn of<T>(outcome: &pitstop_controller_core::Outcome<T>, version: impl Fn(&T) -> String) -> String {
         use pitstop_controller_core::Outcome::{Conflict, Gone, Refused, Retry, Written};
@@ -190,7 +190,7 @@ pub fn answer(event: &Event) -> String {
     }
 }
 
-/// What a watch tells, in a few words.
+/// Short description of a watch event.
 pub fn told(event: &Event) -> String {
     fn of<T>(watch: &Watch<T>, brief: impl Fn(&T) -> String) -> String {
         match watch {

@@ -1,4 +1,4 @@
-//! What a fault does.
+//! Effects of faults.
 
 use pitstop_controller_core::pod::Pod;
 use pitstop_daemon_core as daemon;
@@ -10,7 +10,7 @@ use super::world::{Late, World};
 use super::{Bounds, Bug, Fault, Faults};
 
 impl World {
-    /// Something goes wrong.
+    /// Applies a fault; `None` if it is impossible.
     pub fn go_wrong(&mut self, fault: &Fault, bounds: &Bounds) -> Option<()> {
         let left = &mut self.left;
         left.total -= 1;
@@ -28,7 +28,7 @@ impl World {
         };
         *budget -= 1;
         if left.total == 0 {
-            // What can no longer happen does not tell states apart.
+            // Unused budgets must not distinguish states.
             *left = Faults::default();
         }
         let now = self.mono();
@@ -100,7 +100,7 @@ impl World {
         Some(())
     }
 
-    /// A daemon hears no answer to a call.
+    /// A daemon gets no answer to a call.
     fn lose_call(&mut self, at: usize, key: &str) -> Option<()> {
         let process = &mut self.daemons[at];
         let Some(node::Call::Sent(call)) = process.calls.get(key).cloned() else { return None };

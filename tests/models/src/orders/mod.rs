@@ -1,10 +1,9 @@
-//! The order protocol between controller and daemon: the production index, the production daemon, and every order in
-//! which their messages may arrive, get lost or come late, within bounds.
+//! The order protocol between controller and daemon: the production engine, the production daemon, and every sequence
+//! in which their messages may arrive, get lost or come late, within bounds.
 //!
-//! Time goes on only when nothing else can happen, to the next moment that a process wants to be woken at; as a
-//! fault, also while something is still to be delivered. States hold absolute times, so what would repeat itself for
-//! ever would never end being explored: [`promise::IN_TIME`] bounds it. What a state can do without faults leads to an
-//! end from everywhere when the graph has no cycle, which [`crate::graph`] shows.
+//! Time advances only when no other step is possible, to the next wake-up of a process. As a fault, it also advances
+//! while messages are undelivered. States hold absolute times, so the exploration of an endless repetition would not
+//! end: [`promise::IN_TIME`] bounds it. Without cycles in the graph, which [`crate::graph`] shows, every path ends.
 
 mod bounds;
 mod control;
@@ -27,23 +26,23 @@ pub use bounds::{Bounds, Bug, Faults};
 pub use store::{Store, ends};
 use world::World;
 
-/// Where everything is.
+/// Namespace of all objects.
 const NAMESPACE: &str = "shop";
-/// The node.
+/// Name of the node.
 const NODE: &str = "node1";
-/// The Pod's containers.
+/// Names of the Pod's containers.
 const CONTAINERS: [&str; 2] = ["app", "side"];
-/// How long everything may take, in milliseconds from the beginning: far more than the longest wait of either side
-/// (a minute) as often as there may be faults.
+/// Latest time of any state, in milliseconds: 900 s after the start. That is far more than the longest wait of either
+/// side (a minute) times the number of faults.
 const LIMIT: u64 = 1_000_000 + 900_000;
-/// How often one object may be written: several times what any schedule within the bounds takes.
+/// Bound of writes of one object: several times the writes of any schedule within the bounds.
 const MAX_WRITES: u64 = 40;
 
-/// What no order of events may break.
+/// The promises, which must hold for every sequence of events.
 pub mod promise {
     /// I1.
     pub const ONE_INSTANCE: &str = "at most one container instance is stopped for a request's container";
-    /// I1: by whatever means.
+    /// I1, by any mechanism.
     pub const ONCE: &str = "a container is restarted once for a request";
     /// I2.
     pub const ACKNOWLEDGED: &str =
@@ -62,80 +61,80 @@ pub mod promise {
     pub const TRUE: &str = "what is told to be restarted or killed was";
     /// I16.
     pub const HOOK_ONCE: &str = "a hook that ended is not run again";
-    /// Nothing is stopped before the Pod is out of service, where that was asked for.
+    /// If the request asks for a drain, no stop begins before the Pod is out of service.
     pub const DRAINED: &str = "nothing is taken up before the drain is over";
     /// One request of a Pod at a time.
     pub const SERIAL: &str = "one request of a Pod is at work at a time";
-    /// One write of an object at a time, for each process.
+    /// One write of an object at a time per process.
     pub const ONE_WRITE: &str = "one write of an object is under way at a time";
-    /// No write is for nothing.
+    /// Every write has an effect.
     pub const NEEDED: &str = "every write of a request or Pod changes something";
-    /// L1, L2, I7: the end of everything.
+    /// L1, L2, I7: the final state.
     pub const ENDS: &str =
         "when nothing is left to do, requests are over, holds released and the book is empty";
-    /// A stop that outlived its request is told all the same.
+    /// A request also reports a stop that completes after the request's end.
     pub const TOLD: &str = "in the end every stop that ended a container is told by its request";
-    /// No storm of writes, and no endless exchange of them.
+    /// No storm and no endless exchange of writes.
     pub const FEW_WRITES: &str = "no object is written more often than there are reasons to";
     /// L1, L3.
     pub const IN_TIME: &str = "everything is over in time";
 }
 
-/// What may happen.
+/// A step of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A watch of a controller delivers: the next change, or its list.
+    /// A controller's watch delivers the next change, or its list.
     Watch(usize, usize),
-    /// The server carries out the write of an object.
+    /// The server carries out a controller's write of an object.
     Apply(usize, String),
-    /// Its answer arrives.
+    /// The answer arrives at the controller.
     Answer(usize, String),
-    /// The timer of a controller is due.
+    /// A controller's timer is due.
     Tick(usize),
     /// A daemon's watch delivers.
     DaemonWatch(usize),
-    /// A daemon's call, or its write, is carried out.
+    /// The runtime or server carries out a daemon's call or write.
     DaemonApply(usize, String),
-    /// Its answer arrives.
+    /// The answer arrives at the daemon.
     DaemonAnswer(usize, String),
-    /// The timer of a daemon is due.
+    /// A daemon's timer is due.
     DaemonTick(usize),
-    /// The kubelet starts a container anew.
+    /// The kubelet restarts a container.
     Start(usize),
     /// A container passes its readiness probe.
     Ready(usize),
-    /// The kubelet ends a container whose image is another one now.
+    /// The kubelet ends a container whose image changed.
     EndForImage(usize),
     /// The kubelet writes the Pod's status.
     Publish,
-    /// A Pod that is being deleted is gone.
+    /// A terminating Pod is removed.
     RemovePod,
-    /// Another Pod comes under its name.
+    /// A new Pod with the same name is created.
     CreatePod,
-    /// Time goes on to when the next timer is due.
+    /// Time advances to the next timer.
     Advance,
-    /// What nobody waits for takes effect.
+    /// A late write or call takes effect.
     LateApplied(usize),
-    /// It never does.
+    /// A late write or call never takes effect.
     LateLost(usize),
-    /// A user makes the next request.
+    /// A user creates the next request.
     Create,
     /// A fault.
     Fault(Fault),
 }
 
-/// What may go wrong.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A controller hears no answer.
+    /// A controller gets no answer.
     Lost(usize, String),
     /// A write of a controller is refused.
     Refused(usize, String),
-    /// A controller is killed; its writes took effect, or not.
+    /// A controller is killed; whether its writes take effect.
     Controller(usize, bool),
     /// A controller's watch breaks.
     Breaks(usize, usize),
-    /// A daemon hears no answer.
+    /// A daemon gets no answer.
     DaemonLost(usize, String),
     /// A daemon is killed.
     Daemon(usize),
@@ -143,9 +142,9 @@ pub enum Fault {
     DaemonBreaks(usize),
     /// A container ends by itself.
     Ends(usize),
-    /// Time goes on.
+    /// Time advances although messages are undelivered.
     Late,
-    /// Somebody writes a request.
+    /// Another client writes a request.
     Meddling(String),
     /// A user deletes a request.
     Deleted(String),
@@ -179,12 +178,12 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Its transitions are written down in `graph`.
+    /// A model that records its transitions in `graph`.
     pub fn new(bounds: Bounds, graph: Arc<Graph>) -> Self {
         Self { bounds, graph }
     }
 
-    /// Nothing is left to do, unless something goes wrong or a user wants something.
+    /// Whether only faults or users can cause further steps.
     fn rests(&self, state: &State) -> bool {
         let world = &state.world;
         let mut actions = Vec::new();

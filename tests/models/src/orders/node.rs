@@ -27,46 +27,46 @@ pub struct Instance {
     pub ready: bool,
 }
 
-/// A daemon's action on its way.
+/// A daemon's action in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
-    /// Nobody has seen it.
+    /// It is not carried out yet.
     Sent(Part<Action>),
-    /// The answer is on its way back.
+    /// The daemon has not received the answer.
     Answered(Part<Event>),
 }
 
-/// A process of the daemon.
+/// A daemon process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
     pub daemon: Part<Daemon>,
     pub instance: String,
-    /// Undelivered changes of the book; absent until listed.
+    /// Undelivered changes of the book; `None` until listed.
     pub watch: Option<VecDeque<Part<NodeWork>>>,
-    /// Its actions on their way, by the order; the write of the status has no order.
+    /// Its actions in flight, by order ID; empty for the write of the status.
     pub calls: BTreeMap<String, Call>,
-    /// The newest version of the book that it was told of, and the orders in it.
+    /// The newest delivered version of the book, and its order IDs.
     pub newest: (u64, BTreeSet<String>),
-    /// Orders of which it ran the hook.
+    /// IDs of orders whose hook it ran.
     pub hooked: BTreeSet<String>,
 }
 
-/// What is on the node.
+/// The state of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     pub instances: Vec<Instance>,
-    /// What the daemons wrote down of hooks.
+    /// Ended hooks that the daemons have recorded.
     pub ended_hooks: EndedHooks,
-    /// Containers have a hook.
+    /// Whether containers have a preStop hook.
     pub hook: bool,
     made: u32,
 }
 
-/// The digest that every container runs.
+/// Image digest of every container.
 pub const DIGEST: &str = "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
 impl Process {
-    /// The `life`th daemon in that place.
+    /// The `life`th daemon process, in that slot.
     pub fn new(slot: usize, life: u8, now: Mono, ended: EndedHooks) -> Self {
         let instance = format!("daemon-{slot}-{life}");
         let identity = Identity { instance: instance.clone(), boot_id: "boot".into() };
@@ -94,7 +94,7 @@ impl Process {
         Some(Part::of(Event::Book(Watch::Upsert(book(&change))), ("change", &change)))
     }
 
-    /// It is about to be told of a book.
+    /// Records the book in an event before its delivery.
     fn learns(&mut self, event: &Event) {
         let told = match event {
             Event::Book(Watch::Upsert(book)) | Event::StatusWritten(daemon::Outcome::Written(book)) => book,
@@ -107,7 +107,7 @@ impl Process {
         }
     }
 
-    /// Takes in an event; gives back what it wants done.
+    /// Handles an event; returns the actions.
     pub fn step(&mut self, now: Mono, event: &Part<Event>) -> Vec<Part<Action>> {
         thread_local! {
             static MEMO: RefCell<Memo<Daemon, Action>> = RefCell::default();
@@ -129,7 +129,7 @@ impl Process {
     }
 }
 
-/// The order that an action is for; empty for the write of the status.
+/// ID of an action's order; empty for the write of the status.
 fn order_of(action: &Action) -> String {
     match action {
         Action::Inspect { order_id, .. }
@@ -146,7 +146,7 @@ fn order_of(action: &Action) -> String {
     }
 }
 
-/// What a call is about, in a few words.
+/// Short description of a call.
 pub fn brief(action: &Action) -> String {
     match action {
         Action::Inspect { order_id, .. } => format!("what of order {order_id}?"),
@@ -174,7 +174,7 @@ pub fn brief(action: &Action) -> String {
     }
 }
 
-/// What an answer says, in a few words.
+/// Short description of an answer.
 pub fn answer(event: &Event) -> String {
     match event {
         Event::Inspected(id, Ok(facts)) => format!("{id}: {:?}", facts.as_ref().map(|f| f.state)),
@@ -190,7 +190,7 @@ impl Node {
         Self { instances: Vec::new(), ended_hooks: EndedHooks::new(), hook, made: 0 }
     }
 
-    /// A container starts.
+    /// Starts a container.
     pub fn start(&mut self, pod: &Pod, name: &str, restarts: i32, ready: bool) {
         self.made += 1;
         self.instances.push(Instance {
@@ -205,19 +205,19 @@ impl Node {
         });
     }
 
-    /// The last instance of every container, with its place.
+    /// The last instance of every container, with its index.
     pub fn newest(&self) -> impl Iterator<Item = (usize, &Instance)> {
         self.instances.iter().enumerate().filter(|(at, i)| {
             self.instances[at + 1..].iter().all(|j| (&j.pod_uid, &j.name) != (&i.pod_uid, &i.name))
         })
     }
 
-    /// The running container of that ID.
+    /// The running container with that ID.
     pub fn running(&mut self, id: &str) -> Option<&mut Instance> {
         self.instances.iter_mut().find(|i| i.id == id && i.running)
     }
 
-    /// The Pod's status as the kubelet sees it; `digest`: the runtime knows the image's repository digest.
+    /// Container statuses by the kubelet. `digest`: the runtime knows the image's repository digest.
     pub fn status(&self, pod: &Pod, digest: bool) -> Vec<Container> {
         let mut containers = pod.containers.clone();
         for container in &mut containers {
@@ -239,14 +239,14 @@ impl Node {
         containers
     }
 
-    /// Whether the kubelet calls the Pod ready.
+    /// Whether the kubelet considers the Pod ready.
     pub fn ready(&self, pod: &Pod) -> bool {
         let of = |name: &str| self.newest().find(|(_, i)| i.pod_uid == pod.uid && i.name == name);
         pod.containers.iter().all(|c| of(&c.name).is_some_and(|(_, i)| i.running && i.ready))
             && pod.gates.iter().all(|g| g.condition.as_ref().is_some_and(|c| c.open))
     }
 
-    /// What the runtime tells of a container.
+    /// The runtime's facts about a container.
     pub fn inspect(&self, id: &str) -> Option<Facts> {
         let instance = self.instances.iter().find(|i| i.id == id)?;
         Some(Facts {
@@ -266,7 +266,7 @@ impl Node {
     }
 }
 
-/// A call that did not work, and may work later.
+/// A failed call that the daemon may repeat.
 pub fn failure() -> CallFailure {
     CallFailure { retry: true, message: "no answer".into() }
 }
@@ -283,7 +283,7 @@ pub fn book(work: &NodeWork) -> Book {
     }
 }
 
-/// What a watch tells, in a few words.
+/// Short description of a watch event.
 pub fn told(event: &Event) -> String {
     let brief = |book: &Book| {
         let orders: Vec<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();

@@ -1,6 +1,6 @@
-//! Parts of a state: shared between states, and told apart by a digest of their `Debug` text.
+//! Parts of a state. States share parts, and compare them by a digest of their `Debug` text.
 //!
-//! The production structs derive `Debug`, so the text shows every field, in the order of its ordered collections.
+//! The production structs derive `Debug` and have ordered collections, so the text shows every field in a fixed order.
 //! The digest is computed once, when a part changes.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub struct Part<T> {
     digest: u64,
 }
 
-/// The digest of what tells something apart.
+/// The digest of an identifying value.
 pub fn digest(of: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
@@ -32,19 +32,19 @@ impl fmt::Write for Digest {
 }
 
 impl<T: Debug> Part<T> {
-    /// A part of that value.
+    /// A part with the digest of its text.
     pub fn new(value: T) -> Self {
         let mut digest = Digest(DefaultHasher::new());
         write!(digest, "{value:?}").unwrap();
         Self { value: Arc::new(value), digest: digest.0.finish() }
     }
 
-    /// A part whose text nobody needs to read: `of` tells it apart.
+    /// A part with the digest of `of` instead of its text.
     pub fn of(value: T, of: impl Hash) -> Self {
         Self { value: Arc::new(value), digest: digest(of) }
     }
 
-    /// What tells it apart.
+    /// The digest that identifies the part.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -84,13 +84,13 @@ impl<T: Debug> Debug for Part<T> {
     }
 }
 
-/// The next part that a step of a core leads to, and what it wants done.
+/// Result of a step: the next part and the actions.
 type Next<M, A> = (Part<M>, Vec<Part<A>>);
 
-/// Steps that were taken before: the cores are pure, so the same step leads to the same part.
+/// Cache of steps. The cores are pure, so the same step has the same result.
 pub struct Memo<M, A>(HashMap<(u64, u64, u64), Next<M, A>>);
 
-/// How many steps are remembered; then all are forgotten, for the sake of memory.
+/// Number of cached steps at which the cache is cleared, to limit memory.
 const STEPS: usize = 150_000;
 
 impl<M, A> Default for Memo<M, A> {
@@ -100,7 +100,7 @@ impl<M, A> Default for Memo<M, A> {
 }
 
 impl<M, A> Memo<M, A> {
-    /// What follows when `part` takes in the event of that digest at that time.
+    /// The result when `part` handles the event with that digest at that time.
     pub fn step(
         &mut self,
         part: &Part<M>,

@@ -1,4 +1,4 @@
-//! What a write of a request may change, and what it may claim.
+//! Promises about writes of requests.
 
 use pitstop_api::recreate::{ContainerRecreateRequestStatus, Phase, conditions};
 use pitstop_controller_core::recreate::Request;
@@ -7,9 +7,9 @@ use super::world::World;
 use super::{Bounds, promise};
 
 impl World {
-    /// A write of a request has taken effect.
+    /// Checks a write of a request that took effect.
     pub fn check_request(&mut self, old: &Request, new: &Request, bounds: &Bounds) {
-        // A leader that has just begun confirms what it knows by a write that changes nothing.
+        // A new leader confirms its knowledge by a write without changes.
         if old.resource_version == new.resource_version {
             return;
         }
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Whether the runtime has seen a newer instance than the request's; nobody knows once the Pod is gone.
+    /// Whether the runtime has a newer instance than the request's target; true once the Pod is gone.
     fn restarted_since(&self, status: &ContainerRecreateRequestStatus, name: &str) -> bool {
         let Some(target) = &status.target else { return false };
         let Some(before) = target.containers.iter().find(|c| c.name == name) else { return false };
@@ -73,7 +73,7 @@ impl World {
     }
 }
 
-/// After the end, all that may change is that a stop which outlived the request is recorded.
+/// Whether the change only records a stop that completed after the request's end.
 fn is_late_record(before: &ContainerRecreateRequestStatus, after: &ContainerRecreateRequestStatus) -> bool {
     let rest = |status: &ContainerRecreateRequestStatus| {
         let mut status = status.clone();

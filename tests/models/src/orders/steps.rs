@@ -1,4 +1,4 @@
-//! What may happen next, and what it does.
+//! The possible next steps, and their effects.
 
 use pitstop_controller_core::kinds::Watched;
 use pitstop_controller_core::pod::Pod;
@@ -11,7 +11,7 @@ use super::world::{Late, World};
 use super::{Action, Bounds, Bug, Fault, node, promise};
 
 impl World {
-    /// What happens without anything going wrong.
+    /// Adds the steps that need no fault.
     pub fn fair(&self, bounds: &Bounds, actions: &mut Vec<Action>) {
         let now = self.mono();
         for (at, controller) in self.controllers.iter().enumerate() {
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// When the next process wants to be woken.
+    /// Time of the next wake-up of a process.
     pub fn wake(&self) -> Option<Mono> {
         let controllers = self.controllers.iter().filter_map(|c| c.index.wake_at());
         controllers.chain(self.daemons.iter().filter_map(|d| d.daemon.wake_at())).min()
@@ -83,7 +83,7 @@ impl World {
             }
         };
         for (at, controller) in self.controllers.iter().enumerate() {
-            // An answer that is lost is the same as a write that takes effect late, but at once.
+            // A lost answer equals a lost write that takes effect at once.
             for (key, _) in controller.calls.iter().filter(|(_, call)| matches!(call, Call::Sent(_))) {
                 add(left.lost, Fault::Lost(at, key.clone()));
                 add(left.refused, Fault::Refused(at, key.clone()));
@@ -119,7 +119,7 @@ impl World {
         add(left.replaced * u8::from(pod.is_some()), Fault::Replaced);
     }
 
-    /// Something happens; nothing when it cannot.
+    /// Takes a step; `None` if it is impossible.
     pub fn take(&mut self, action: &Action, bounds: &Bounds) -> Option<()> {
         match action {
             Action::Watch(at, kind) => {

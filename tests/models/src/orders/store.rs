@@ -1,7 +1,7 @@
-//! The API server in small: objects with versions, writes with preconditions, and what watches are to be told.
+//! A small API server: objects with versions, writes with preconditions, and changes for watches.
 //!
-//! A version is unique to its object: its UID and how often it was written. The cores compare versions for equality
-//! only, so that is as good as one counter for all.
+//! A version consists of the object's UID and its number of writes. The cores compare versions for equality only, so a
+//! counter per object suffices.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use pitstop_controller_core::{Action, Basis, Event, Object, Outcome, Status, Wat
 
 use super::part::Part;
 
-/// What watches deliver.
+/// A change that watches deliver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Pod(Part<Pod>),
@@ -27,7 +27,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// As a controller is told of it.
+    /// The change as an event of a controller.
     pub fn event(&self) -> Event {
         match self {
             Self::Pod(pod) => Event::Pods(Watch::Upsert((**pod).clone())),
@@ -39,7 +39,7 @@ impl Change {
     }
 }
 
-/// What is stored, by name: everything is in one namespace.
+/// Stored objects by name, all in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Store {
     /// Pods.
@@ -48,13 +48,13 @@ pub struct Store {
     pub requests: BTreeMap<String, Part<Request>>,
     /// The node's book.
     pub book: Option<Part<NodeWork>>,
-    /// Changes that no watch has been told of yet; empty between steps.
+    /// Changes that are not in the watches yet; empty between steps.
     pub changes: Vec<Change>,
-    /// Writes carry no precondition; a planted fault.
+    /// Planted bug: the store ignores preconditions.
     pub unguarded: bool,
 }
 
-/// How often an object was written.
+/// Number of writes in an object's version.
 pub fn count(version: &str) -> u64 {
     version.rsplit('.').next().and_then(|n| n.parse().ok()).unwrap_or_default()
 }
@@ -64,7 +64,7 @@ fn next(uid: &str, version: &str) -> String {
 }
 
 impl Store {
-    /// Stores it as a new version.
+    /// Stores the Pod as a new version.
     pub fn put_pod(&mut self, mut pod: Pod) -> Pod {
         pod.resource_version = next(&pod.uid, &pod.resource_version);
         let part = Part::new(pod.clone());
@@ -73,14 +73,14 @@ impl Store {
         pod
     }
 
-    /// It vanishes.
+    /// Removes the Pod.
     pub fn remove_pod(&mut self, name: &str) {
         if let Some(pod) = self.pods.remove(name) {
             self.changes.push(Change::PodGone(pod));
         }
     }
 
-    /// Stores it as a new version.
+    /// Stores the request as a new version.
     pub fn put_request(&mut self, mut request: Request) -> Request {
         request.resource_version = next(&request.uid, &request.resource_version);
         let part = Part::new(request.clone());
@@ -89,7 +89,7 @@ impl Store {
         request
     }
 
-    /// It vanishes.
+    /// Removes the request.
     pub fn remove_request(&mut self, name: &str) {
         if let Some(request) = self.requests.remove(name) {
             let mut last = (*request).clone();
@@ -98,13 +98,13 @@ impl Store {
         }
     }
 
-    /// A book without orders.
+    /// Adds a book without orders.
     pub fn add_book(&mut self) {
         let book = NodeWork { node: super::NODE.into(), uid: "book".into(), ..NodeWork::default() };
         self.put_book(NodeWork { generation: 1, ..book });
     }
 
-    /// Stores it as a new version.
+    /// Stores the book as a new version.
     pub fn put_book(&mut self, mut book: NodeWork) -> NodeWork {
         book.resource_version = next(&book.uid, &book.resource_version);
         let part = Part::new(book.clone());
@@ -113,7 +113,7 @@ impl Store {
         book
     }
 
-    /// The request of that UID.
+    /// The request with that UID.
     pub fn request(&self, uid: &str) -> Option<&Request> {
         self.requests.values().map(|r| &**r).find(|r| r.uid == uid)
     }
@@ -155,7 +155,7 @@ impl Store {
         }
     }
 
-    /// Carries out what a controller asks for, and gives the answer.
+    /// Carries out a controller's action; returns the answer.
     pub fn carry_out(&mut self, action: &Action) -> Event {
         match action {
             Action::WriteOrders { node, .. } => {
@@ -200,7 +200,7 @@ impl Store {
             return Outcome::Conflict;
         }
         match action {
-            // A write that changes nothing makes no new version: it confirms the one that it names.
+            // A write without changes makes no new version: it confirms the named one.
             Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. }
                 if stored.status == **status =>
             {
@@ -247,7 +247,7 @@ impl Store {
                 closed: closed.clone(),
                 ..NodeWork::default()
             },
-            // What changes nothing makes no new version.
+            // A write without changes makes no new version.
             Some(stored) if (&stored.orders, &stored.closed) == (orders, closed) => {
                 return Outcome::Written((**stored).clone());
             }
@@ -297,7 +297,7 @@ impl Store {
     }
 }
 
-/// The answer to a write that failed: refused, or nobody knows.
+/// The answer to a failed write: refused, or no answer.
 pub fn ends(action: &Action, refused: bool) -> Event {
     fn outcome<T>(refused: bool) -> Outcome<T> {
         if refused { Outcome::Refused("no".into()) } else { Outcome::Retry }

@@ -1,4 +1,4 @@
-//! Stories for people.
+//! Descriptions of paths for people.
 
 use super::control::{self, Call, KINDS};
 use super::node;

@@ -1,4 +1,4 @@
-//! Everything in one state: the store, the processes, the node, and what was seen so far that promises speak of.
+//! The content of a state: the store, the processes, the node, and the observations that promises need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -16,32 +16,32 @@ use super::part::Part;
 use super::store::{Change, Store, count, ends};
 use super::{Bounds, Bug, Faults, NAMESPACE, NODE, promise};
 
-/// When the world begins, in milliseconds.
+/// Start time, in milliseconds.
 const START: Mono = Mono(1_000_000);
 
-/// A write or a stop that nobody waits for any more, and that may still take effect.
+/// A write or a stop without a waiting process that may still take effect.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Late {
-    /// Of the controller in that place.
+    /// By the controller with that index.
     Write(usize, Part<Action>),
-    /// Of the daemon in that place, and of which process there.
+    /// By the daemon process with that name.
     Call(String, Part<daemon::Action>),
 }
 
-/// What was seen so far.
+/// Observations up to this state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// Stored acknowledgements: order, container ID, daemon.
     pub acknowledged: BTreeSet<(String, String, String)>,
     /// Containers that stops ended, by request and container name.
     pub stopped: BTreeMap<(String, String), BTreeSet<String>>,
-    /// How often pitstop ended a running container, by request and container name.
+    /// Number of running containers that pitstop ended, by request and container name.
     pub restarts: BTreeMap<(String, String), u8>,
-    /// The instances that requests were accepted for: request and container name to container ID.
+    /// Container IDs of accepted requests' targets, by request and container name.
     pub targets: BTreeMap<(String, String), String>,
 }
 
-/// Everything.
+/// The content of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     pub now: u64,
@@ -52,10 +52,10 @@ pub struct World {
     pub node: Node,
     pub late: Vec<Late>,
     pub left: Faults,
-    /// Requests that were made.
+    /// Number of created requests.
     pub requested: u8,
     pub seen: Seen,
-    /// The first promise that was broken.
+    /// The first broken promise.
     pub broken: Option<&'static str>,
 }
 
@@ -87,7 +87,7 @@ impl World {
             world.lives += 1;
             world.daemons.push(Process::new(slot, world.lives, START, daemon::EndedHooks::new()));
         }
-        // Everybody has listed: what can go wrong before that is in the crashes.
+        // All watches start after their first list: crashes cover faults before it.
         for at in 0..bounds.controllers {
             for kind in 0..3 {
                 world.take(&super::Action::Watch(at, kind), bounds).unwrap();
@@ -103,14 +103,14 @@ impl World {
         Mono(self.now)
     }
 
-    /// A number that tells states apart.
+    /// A hash that identifies the state.
     pub fn key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         hasher.finish()
     }
 
-    /// The Pod with its containers, running and ready.
+    /// Adds the Pod with running, ready containers.
     pub fn add_pod(&mut self, bounds: &Bounds, uid: &str) {
         let mut pod = Pod {
             key: ObjectKey::new(NAMESPACE, "web"),
@@ -139,20 +139,20 @@ impl World {
         self.store.put_pod(pod);
     }
 
-    /// A user's request, as admission lets it in.
+    /// Adds a user's request, after admission.
     pub fn add_request(&mut self, bounds: &Bounds, at: usize) {
         let request = bounds.request(at, self.store.pods.get("web"));
         self.store.put_request(request);
     }
 
-    /// Remembers the first promise that is broken.
+    /// Records the first broken promise.
     pub fn check(&mut self, holds: bool, promise: &'static str) {
         if !holds {
             self.broken.get_or_insert(promise);
         }
     }
 
-    /// Hands what was stored to the watches, and forgets late writes that can no longer take effect.
+    /// Hands stored changes to the watches, and forgets late writes and calls that can no longer take effect.
     pub fn settle(&mut self) {
         for change in std::mem::take(&mut self.store.changes) {
             self.controllers.iter_mut().for_each(|c| c.tell(&change));
@@ -190,7 +190,7 @@ impl World {
         });
     }
 
-    /// The server carries out a write of a controller.
+    /// Carries out a controller's write on the server.
     pub fn carry_out(&mut self, action: &Action, bounds: &Bounds) -> Event {
         let concerned = |store: &Store| match action {
             Action::Write { object, .. } => (store.requests.get(&object.key.name).cloned(), None),
@@ -210,19 +210,19 @@ impl World {
         event
     }
 
-    /// What a controller is told of a write that gets no answer.
+    /// A controller's event for a write without an answer.
     pub fn unheard(action: &Action, bounds: &Bounds) -> Event {
-        // A planted fault: what may still take effect is told to have had none.
+        // Planted bug: a write that may still take effect is reported as refused.
         let refused = bounds.bug == Some(Bug::LostIsRefused);
         ends(action, refused)
     }
 
-    /// What a controller is told of a write that is refused.
+    /// A controller's event for a refused write.
     pub fn refused(action: &Action) -> Event {
         ends(action, true)
     }
 
-    /// A daemon takes in an event, and begins what it wants done.
+    /// Delivers an event to a daemon, and checks the actions that it starts.
     pub fn step_daemon(&mut self, at: usize, event: &Part<daemon::Event>, bounds: &Bounds) {
         let now = self.mono();
         let process = &mut self.daemons[at];
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// A planted fault: the stored acknowledgement is not waited for.
+    /// Planted bug: the daemon does not wait until its acknowledgement is stored.
     fn act_at_once(&mut self, at: usize) {
         let process = &mut self.daemons[at];
         let Some(node::Call::Sent(action)) = process.calls.get("").cloned() else { return };
@@ -271,7 +271,7 @@ impl World {
         process.calls.insert(String::new(), node::Call::Answered(Part::new(written)));
     }
 
-    /// Carries out an action of a daemon's process.
+    /// Carries out a daemon process's action.
     pub fn carry_out_call(
         &mut self,
         instance: &str,
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// A planted fault.
+    /// Planted bug: stops the newest container with the name.
     fn stop_by_name(&mut self, order_id: &str, container_id: &str) {
         let Some(named) = self.node.instances.iter().find(|i| i.id == container_id).cloned() else { return };
         let newest = self.node.newest().find(|(_, i)| (&i.pod_uid, &i.name) == (&named.pod_uid, &named.name));
@@ -333,7 +333,7 @@ impl World {
         self.restarted(key);
     }
 
-    /// Pitstop ended a running container.
+    /// Records that pitstop ended a running container.
     fn restarted(&mut self, key: (String, String)) {
         let times = self.seen.restarts.entry(key).or_default();
         *times += 1;
@@ -341,7 +341,7 @@ impl World {
         self.check(once, promise::ONCE);
     }
 
-    /// The kubelet ends a container whose image is another one now.
+    /// Ends a container whose image changed, as the kubelet does.
     pub fn end_for_image(&mut self, at: usize) {
         let instance = &mut self.node.instances[at];
         instance.running = false;
@@ -390,7 +390,7 @@ impl World {
         Some(node::book(&stored))
     }
 
-    /// Whether every stop that ended a container is told by its request, if there still is that Pod.
+    /// Whether requests report every stop that ended a container of an existing Pod.
     pub fn told(&self) -> bool {
         self.seen.stopped.keys().all(|(uid, name)| {
             let Some(request) = self.store.request(uid) else { return true };
@@ -400,7 +400,7 @@ impl World {
         })
     }
 
-    /// The most writes that any one object has seen.
+    /// Most writes of any object.
     pub fn writes(&self) -> u64 {
         let Store { pods, requests, book, .. } = &self.store;
         let versions = pods.values().map(|p| &p.resource_version);
@@ -408,7 +408,7 @@ impl World {
         versions.chain(book.iter().map(|b| &b.resource_version)).map(|v| count(v)).max().unwrap_or_default()
     }
 
-    /// Whether requests are over and released, and the book is empty.
+    /// Whether all requests have ended, all holds are released, and the book is empty.
     pub fn over(&self) -> bool {
         let requests = self.store.requests.values();
         let told = |r: &Part<pitstop_controller_core::recreate::Request>| {

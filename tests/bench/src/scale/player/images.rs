@@ -1,4 +1,4 @@
-//! What the runtime of a played node knows of images, and what a kubelet does when a container of a Pod gets another one.
+//! Images of a simulated node: the runtime's knowledge, and the kubelet's reaction to a container's new image.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use pitstop_daemon_core::{Image, Look, Named, Newest, Watch};
 use super::machine::{Due, NOTICE, Player, STOP};
 use super::pod::{Container, IMAGE, reference};
 
-/// How long a pull takes.
+/// Duration of a pull.
 const PULL: Duration = Duration::from_millis(50);
 /// Size of every image, in bytes.
 const BYTES: i64 = 64 << 20;
 
-/// The images of a Pod's containers, as its spec has them.
+/// The images in a Pod's spec, by container.
 pub(crate) struct Spec {
     namespace: String,
     name: String,
@@ -23,7 +23,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// Of a Pod.
+    /// The images of a Pod.
     pub(super) fn of(pod: core::Pod) -> Option<Self> {
         let images = pod.spec?.containers.into_iter();
         Some(Self {
@@ -35,7 +35,7 @@ impl Spec {
 }
 
 impl Player {
-    /// The kubelets see specs.
+    /// Delivers changed specs to the kubelets.
     pub(super) fn specs(&mut self, now: Now, watch: Watch<Spec>) {
         let seen = match watch {
             Watch::Upsert(one) => vec![one],
@@ -47,7 +47,7 @@ impl Player {
         }
     }
 
-    /// A container whose image is another one is stopped; its next instance gets the image.
+    /// Stops each container whose image changed. Its next instance gets the image.
     fn spec(&mut self, now: Now, spec: Spec) {
         let Some(at) = self.names.get(&(spec.namespace, spec.name)).copied() else { return };
         let Some(pod) = self.pods.get_mut(at) else { return };
@@ -64,7 +64,7 @@ impl Player {
         }
     }
 
-    /// What the runtime of that node tells of a container and of an image.
+    /// The node's runtime's answer about a container and an image.
     pub(super) fn look_at_image(&self, node: &str, id: &ContainerId, image: &str) -> Look {
         let container = self.ids.get(id.as_str());
         let container = container.and_then(|(pod, at)| self.pods.get(*pod)?.containers.get(*at));
@@ -82,12 +82,12 @@ impl Player {
         Look { named, image, newest: container.and_then(newest), ..Look::default() }
     }
 
-    /// Begins a pull.
+    /// Starts a pull.
     pub(super) fn pull(&mut self, now: Now, node: &str, image: String) {
         self.due.insert((now.mono.after(PULL), Due::Pulled(node.to_owned(), image)));
     }
 
-    /// The node has that image now.
+    /// Records that the node has that image.
     pub(super) fn has_pulled(&mut self, node: &str, image: &str) {
         self.pulled.insert((node.to_owned(), reference(image)));
     }
@@ -98,7 +98,7 @@ impl Player {
     }
 }
 
-/// The instance that there is of a container.
+/// The newest instance of a container.
 fn newest(container: &Container) -> Option<Newest> {
     Some(Newest {
         id: ContainerId::parse(&container.id).ok()?,
@@ -109,7 +109,7 @@ fn newest(container: &Container) -> Option<Newest> {
     })
 }
 
-/// The runtime's ID of an image.
+/// Image ID in the runtime.
 fn config(image: &str) -> String {
     format!("config of {}", reference(image))
 }

@@ -1,7 +1,7 @@
-//! Many nodes as one pure machine: on each the production core of the daemon, and a model of a runtime and a kubelet.
+//! Many nodes as one pure machine, each with the production core of the daemon, and a model of a runtime and a kubelet.
 //!
-//! A container that is told to stop ends a moment later, or when its grace is over where it ignores the signal. The kubelet
-//! notices the end, says so in the Pod's status, starts the next instance and says that too. What becomes of images: `images`.
+//! A stopped container ends a moment later, or after its grace period if it ignores the signal. The kubelet notices the
+//! end, reports it in the Pod's status, starts the next instance and reports that too. `images` models images.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,22 +19,22 @@ use serde_json::Value;
 use super::images::Spec;
 use super::pod::{Container, Pod};
 
-/// From the stop signal to the end of a container that heeds it.
+/// Time from the stop signal to the end of a container that handles it.
 pub(crate) const STOP: Duration = Duration::from_millis(20);
-/// From the end of a container to the kubelet's notice of it.
+/// Time from the end of a container until the kubelet notices it.
 pub(super) const NOTICE: Duration = Duration::from_millis(20);
-/// From that notice to the next instance.
+/// Time from that notice to the next instance.
 const START: Duration = Duration::from_millis(20);
-/// After a status of a Pod could not be written.
+/// Delay after a failed write of a Pod's status.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What happens to the nodes.
+/// An input of the nodes.
 pub(crate) enum Event {
     /// A book changed, with the name of its node.
     Books(Watch<(String, Book)>),
-    /// The write of a book came back.
+    /// The write of a book returned.
     BookWritten(String, Outcome),
-    /// The write of a Pod's status came back; whether it took effect.
+    /// The write of a Pod's status returned: index of the Pod, success.
     PodWritten(usize, bool),
     /// The spec of a Pod changed.
     Specs(Watch<Spec>),
@@ -42,7 +42,7 @@ pub(crate) enum Event {
     Tick,
 }
 
-/// What they want done.
+/// An output of the nodes.
 pub(crate) enum Action {
     /// Replace the status of a node's book.
     WriteBook { node: String, resource_version: String, status: Box<NodeWorkStatus> },
@@ -50,7 +50,7 @@ pub(crate) enum Action {
     WritePod { pod: usize, namespace: String, name: String, patch: Value },
 }
 
-/// What comes at a time.
+/// A scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     Daemon(String),
@@ -67,7 +67,7 @@ struct Node {
     wake: Option<Mono>,
 }
 
-/// The write of a Pod's status.
+/// State of writing a Pod's status.
 #[derive(Default)]
 struct Writing {
     under_way: bool,
@@ -78,16 +78,16 @@ struct Writing {
 #[derive(Default)]
 pub(crate) struct Player {
     nodes: BTreeMap<String, Node>,
-    /// Those that the list that is coming has not named yet.
+    /// Nodes that the current list has not named yet.
     unlisted: BTreeSet<String>,
     pub(super) pods: Vec<Pod>,
-    /// Pods by namespace and name.
+    /// Index of a Pod by namespace and name.
     pub(super) names: BTreeMap<(String, String), usize>,
-    /// Pod and container by the ID of an instance that the runtime knows.
+    /// Indexes of Pod and container by the ID of an instance that the runtime knows.
     pub(super) ids: BTreeMap<String, (usize, usize)>,
-    /// Images that nodes have beside those of their Pods at the beginning.
+    /// Pulled images, by node.
     pub(super) pulled: BTreeSet<(String, String)>,
-    /// Stops that wait for the end of a container: the node and the order.
+    /// Stops that wait for the end of a container: node and order.
     stops: BTreeMap<(usize, usize), Vec<(String, String)>>,
     writing: BTreeMap<usize, Writing>,
     pub(super) due: BTreeSet<(Mono, Due)>,
@@ -123,7 +123,7 @@ impl Player {
         }
     }
 
-    /// Tells a node's daemon, and carries out what it wants of the runtime.
+    /// Sends an event to a node's daemon, and carries out its actions on the runtime.
     fn tell(&mut self, now: Now, node: &str, event: Told, out: &mut Vec<Action>) {
         let mut events = VecDeque::from([event]);
         if !self.nodes.contains_key(node) {
@@ -179,7 +179,7 @@ impl Player {
                 events.push_back(Told::ImageSeen(order_id, Ok(Box::new(look))));
             }
             Wanted::Pull { image, .. } => self.pull(now, node, image),
-            // It ends by itself.
+            // The pull ends by itself.
             Wanted::CancelPull { .. } => {}
             Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),
             Wanted::WriteStatus { resource_version, status } => {
@@ -194,7 +194,7 @@ impl Player {
         Some((pod, pod.containers.get(*container)?))
     }
 
-    /// What the runtime of that node knows of a container.
+    /// The node's runtime's facts about a container.
     pub(super) fn facts(&self, node: &str, id: &str) -> Option<Facts> {
         let (pod, container) = self.container(id).filter(|(pod, _)| pod.node == node)?;
         let runs = container.id == id && container.ended.is_none();
@@ -209,7 +209,7 @@ impl Player {
         })
     }
 
-    /// Tells a container to stop; false where it does not run.
+    /// Starts to stop a container; false if it does not run.
     fn stop(&mut self, now: Now, node: &str, order_id: &str, id: &str, grace_seconds: i64) -> bool {
         let runs = |c: &&Container| c.id == id && c.ended.is_none();
         let Some(container) = self.container(id).map(|(_, c)| c).filter(runs) else { return false };
@@ -261,13 +261,13 @@ impl Player {
     fn starts(&mut self, now: Now, at: usize, container: usize) {
         let Some(pod) = self.pods.get_mut(at) else { return };
         let Some(instance) = pod.containers.get_mut(container) else { return };
-        // The kubelet keeps one instance that ended.
+        // The kubelet keeps one ended instance.
         self.ids.remove(&instance.before);
         instance.restart(&pod.uid, now.wall);
         self.ids.insert(instance.id.clone(), (at, container));
     }
 
-    /// Writes the Pod's status; one write at a time, which says what holds when it is sent.
+    /// Writes the Pod's current status, one write at a time.
     fn write_pod(&mut self, now: Now, at: usize, out: &mut Vec<Action>) {
         let Some(pod) = self.pods.get(at) else { return };
         let writing = self.writing.entry(at).or_default();
@@ -289,7 +289,7 @@ impl Player {
     }
 }
 
-/// A process of the daemon on that node. What it does not see of others is that all share one boot.
+/// A daemon process on that node, with its own boot ID although all share one boot.
 fn daemon(node: &str) -> Daemon {
     Daemon::new(Identity { instance: "played-1".to_owned(), boot_id: format!("{node:.64}") })
 }

@@ -37,7 +37,7 @@ fn book(version: &str, id: &str, status: NodeWorkStatus) -> Book {
     }
 }
 
-/// Lets time pass until something is to be done, and says when that was.
+/// Advances time until there are actions; returns that time and the actions.
 fn next(player: &mut Player) -> (u64, Vec<Action>) {
     loop {
         let wake = player.next_wake(Mono(0)).expect("nothing is to come");
@@ -48,7 +48,7 @@ fn next(player: &mut Player) -> (u64, Vec<Action>) {
     }
 }
 
-/// An order is placed for the Pod's container, and its acknowledgement is stored.
+/// A player with an acknowledged order for the Pod's container, and the container's ID.
 fn ordered(ignores_term: bool) -> (Player, String) {
     let mut player = Player::new(vec![pod(ignores_term)]);
     let id = player.pods[0].containers[0].id.clone();

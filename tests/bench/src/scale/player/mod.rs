@@ -1,4 +1,5 @@
-//! Plays nodes in this process: the production core of the daemon for each, and a model of the rest. One watch serves all.
+//! Simulates nodes in this process: each has the production core of the daemon and a model of the rest. All nodes share
+//! one watch.
 
 mod images;
 mod machine;
@@ -24,23 +25,23 @@ use self::pod::Pod;
 use super::load::patch_pod_status;
 use crate::harness::programs::NAMESPACE;
 
-/// Writes of all nodes together that are under way at a time.
+/// Writes of all nodes in flight at a time.
 const WRITES: usize = 32;
-/// Events that may wait for the machine.
+/// Capacity of the queue of events.
 const QUEUE: usize = 1024;
 
-/// Plays until it is dropped.
+/// The running simulation. Drop stops it.
 pub(crate) struct Played {
     _trigger: Trigger,
     _tasks: JoinSet<()>,
 }
 
-/// Begins to play the nodes that these Pods are on.
+/// Starts to simulate the nodes of these Pods.
 pub(crate) fn play(client: &Client, pods: Vec<Pod>) -> Played {
     begin(client, pods, None)
 }
 
-/// The same, with kubelets that see which images the Pods of that namespace have.
+/// The same, with kubelets that see the images of that namespace's Pods.
 pub(crate) fn play_with_images(client: &Client, pods: Vec<Pod>, namespace: &str) -> Played {
     begin(client, pods, Some(namespace))
 }
@@ -77,7 +78,7 @@ fn book(object: NodeWork) -> Option<(String, Book)> {
     Some((object.metadata.name.clone()?, wire::book(object)))
 }
 
-/// Writes what the nodes want written.
+/// Carries out the nodes' writes.
 #[derive(Clone)]
 struct Writer {
     client: Client,
@@ -98,11 +99,11 @@ impl Writer {
                 Event::PodWritten(pod, ok)
             }
         };
-        // The receiver is gone only when the play is over.
+        // The receiver is gone only after the simulation.
         let _ = self.events.send(event).await;
     }
 
-    /// As the daemon of that node: its policy is asked, and the audit log names its account.
+    /// Writes as the daemon of that node, so that its policy applies and the audit log has its account.
     async fn write_book(&self, node: &str, version: String, status: NodeWorkStatus) -> Outcome {
         let request = || -> Result<_> {
             let mut request = wire::write_status(node, version, status)?;

@@ -1,47 +1,47 @@
-//! A Pod that is played, and its status as a kubelet writes it.
+//! A simulated Pod, and its status as a kubelet writes it.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use pitstop_api::labels::hash;
 use serde_json::{Value, json};
 
-/// The image of every container at the beginning.
+/// The original image of every container.
 pub(crate) const IMAGE: &str = "registry.example/team/app:1.4.2";
 
-/// A Pod on a played node.
+/// A Pod on a simulated node.
 #[derive(Clone, Debug)]
 pub(crate) struct Pod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
     pub(crate) node: String,
-    /// Its `ReplicaSet`.
+    /// Name of its `ReplicaSet`.
     pub(crate) set: String,
     /// Its `terminationGracePeriodSeconds`.
     pub(crate) grace_seconds: i64,
     pub(crate) containers: Vec<Container>,
 }
 
-/// One of its containers: the instance that the kubelet knows, and the one before.
+/// A container: the current instance and the previous one.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// 64 hex digits.
+    /// Runtime's ID: 64 hex digits.
     pub(crate) id: String,
-    /// The instance before; empty for none.
+    /// ID of the previous instance; empty without one.
     pub(crate) before: String,
     pub(crate) restarts: u32,
-    /// The image of the instance, and that of the Pod's spec.
+    /// Images of the instance, and of the Pod's spec.
     pub(crate) image: String,
     pub(crate) wanted: String,
     pub(crate) since: DateTime<Utc>,
-    /// When the instance ended; absent while it runs.
+    /// End of the instance; `None` while it runs.
     pub(crate) ended: Option<DateTime<Utc>>,
-    /// It ends only when its grace is over.
+    /// Whether it ends only after its grace period.
     pub(crate) ignores_term: bool,
 }
 
 impl Container {
-    /// A first instance that runs.
+    /// A running first instance.
     pub(crate) fn new(pod_uid: &str, name: &str, ignores_term: bool, now: DateTime<Utc>) -> Self {
         Self {
             name: name.to_owned(),
@@ -56,7 +56,7 @@ impl Container {
         }
     }
 
-    /// The next instance takes the place of the one that ended.
+    /// Replaces the ended instance by the next one.
     pub(super) fn restart(&mut self, pod_uid: &str, now: DateTime<Utc>) {
         self.restarts = self.restarts.saturating_add(1);
         let next = container_id(pod_uid, &self.name, self.restarts);
@@ -86,7 +86,7 @@ impl Container {
 }
 
 impl Pod {
-    /// The body of a patch of the Pod's status; `note` stands in a condition, so that two of them differ.
+    /// The body of a patch of the Pod's status. `note` is in a condition, so that two patches differ.
     pub(crate) fn status(&self, now: DateTime<Utc>, note: &str) -> Value {
         let time = now.to_rfc3339_opts(SecondsFormat::Secs, true);
         let ready = self.containers.iter().all(|container| container.ended.is_none());
@@ -104,7 +104,7 @@ impl Pod {
     }
 }
 
-/// The image by its digest: that which it names, or which its tag stands for.
+/// The image by digest: the digest in its name, or its tag's.
 pub(super) fn reference(image: &str) -> String {
     let (tagged, named) =
         image.split_once('@').map_or((image, None), |(tagged, digest)| (tagged, Some(digest.to_owned())));
@@ -113,12 +113,12 @@ pub(super) fn reference(image: &str) -> String {
     format!("{repository}@{}", named.unwrap_or_else(of_tag))
 }
 
-/// 64 hex digits: others for each text.
+/// 64 hex digits, different for each text.
 fn digits(of: &str) -> String {
     (0..4).fold(String::new(), |digits, part| format!("{digits}{:016x}", hash(&format!("{of}/{part}"))))
 }
 
-/// The ID of a container's instance: another one for each, and 64 hex digits.
+/// The ID of a container's instance, different for each.
 fn container_id(pod_uid: &str, name: &str, restarts: u32) -> String {
     digits(&format!("{pod_uid}/{name}/{restarts}"))
 }

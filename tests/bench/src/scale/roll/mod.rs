@@ -1,7 +1,7 @@
-//! A rollout of one Deployment with many Pods: a restart, and a new image while it is parked.
+//! A rollout of one Deployment with many Pods: a restart, and a new image while the Deployment is parked.
 //!
-//! Before or after each, the benchmark does the same by requests of its own, as many at a time: what a rollout adds is told by the
-//! difference.
+//! Before or after each, the benchmark does the same by its own requests, as many at a time. The difference is the cost
+//! of the rollout.
 
 mod script;
 mod way;
@@ -39,10 +39,10 @@ const NAME: &str = "web";
 const PATIENCE: Duration = Duration::from_mins(15);
 /// The images of the two updates: by the rollout, and by requests of the benchmark.
 const IMAGES: [&str; 2] = ["registry.example/team/app:1.4.3", "registry.example/team/app:1.4.4"];
-/// One in so many Pods at a time.
+/// One in this many Pods is changed at a time.
 const SHARE: usize = 10;
 
-/// What measuring needs.
+/// State of the benchmark.
 struct Bench<'a> {
     stage: &'a Stage,
     client: &'a Client,
@@ -51,7 +51,7 @@ struct Bench<'a> {
     at_a_time: usize,
 }
 
-/// Gives the figures.
+/// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
     let (workload, pods) = prepare(stage, sizes).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     Ok(restarts.into_iter().chain(updates).chain(figures).collect())
 }
 
-/// Makes a Deployment whose Pods are spread over the nodes, and lets pitstop change it.
+/// Creates a Deployment with Pods on all nodes, and allows pitstop to change it.
 async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<(Workload, Vec<Pod>)> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
@@ -97,7 +97,7 @@ impl Bench<'_> {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    /// Makes the rollout, which the controller arms.
+    /// Creates the rollout, and waits until the controller arms it.
     async fn stand_by(&self) -> Result<()> {
         let strategy = json!({"maxUnavailable": format!("{}%", 100 / SHARE), "soakSeconds": 0});
         let rollout = workloads::rollout(NAMESPACE, NAME, NAME, &json!({"spec": {"strategy": strategy}}));
@@ -112,8 +112,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Restarts all Pods: by requests, and by the rollout. What a new process does first is not compared: whatever that is, its
-    /// memory grows by it.
+    /// Restarts all Pods: by requests, and by the rollout. The first round is not compared, because a new process's
+    /// memory grows in it.
     async fn restarts(&self) -> Result<[Way; 2]> {
         self.way(async || self.restarted_by_requests().await).await?;
         say("all Pods were restarted by requests, by a new process");
@@ -138,7 +138,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// Gives all Pods a new image: by the rollout, and then another one by requests.
+    /// Updates the image of all Pods: by the rollout, and then again by requests.
     async fn updates(&self) -> Result<[Way; 2]> {
         let [first, second] = IMAGES;
         let by_rollout = self.way(async || self.updated_by_rollout(first).await).await?;
@@ -148,7 +148,7 @@ impl Bench<'_> {
         Ok([by_requests, by_rollout])
     }
 
-    /// The Deployment is parked in the write that changes it.
+    /// Updates by the rollout. One write parks and changes the Deployment.
     async fn updated_by_rollout(&self, image: &str) -> Result<f64> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
         let container: Value = json!({"name": APP, "image": image});
@@ -167,7 +167,7 @@ impl Bench<'_> {
         .await
     }
 
-    /// Seconds from just before a change is sent until the rollout is complete.
+    /// Returns the seconds from just before a change is sent until the rollout is complete.
     async fn rolled(
         &self,
         change: impl AsyncFnOnce() -> Result<()>,

@@ -1,4 +1,4 @@
-//! The same without a rollout: requests that the benchmark makes, the next one when one is over, and deletes at the end.
+//! The same without a rollout: the benchmark creates the next request when one ends, and deletes all at the end.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -20,17 +20,17 @@ use crate::harness::tape::Tape;
 use crate::scale::objects::{APP, restart};
 use crate::scale::player::pod::Pod;
 
-/// How a request ended, once it has: as complete or not.
+/// Whether a request ended as complete; `None` until it ends.
 type Ended<K> = fn(&K) -> Option<bool>;
 
 impl Bench<'_> {
-    /// Seconds for restarts of all Pods.
+    /// Restarts all Pods; returns the seconds.
     pub(super) async fn restarted_by_requests(&self) -> Result<f64> {
         let ended: Ended<ContainerRecreateRequest> = |request| {
             let status = request.status.as_ref()?;
             status.completion_time.map(|_| complete(&status.conditions))
         };
-        // No webhook adds labels to those of a rollout here either.
+        // A rollout's requests also get no labels here, because no webhook runs.
         let restart = |pod: &Pod| {
             let mut request = restart(&pod.name, pod);
             request.metadata.labels.get_or_insert_default().retain(|label, _| label == POD_UID);
@@ -39,7 +39,7 @@ impl Bench<'_> {
         self.by_requests(restart, ended).await
     }
 
-    /// Seconds for that image in all Pods.
+    /// Updates all Pods to that image; returns the seconds.
     pub(super) async fn updated_by_requests(&self, image: &str) -> Result<f64> {
         let ended: Ended<PodImageUpdate> = |update| {
             let status = update.status.as_ref()?;

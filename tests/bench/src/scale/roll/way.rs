@@ -1,4 +1,4 @@
-//! What a way to service all Pods costs.
+//! Cost of a way to service all Pods.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,25 +19,26 @@ use crate::scale::purpose::REQUESTS;
 use crate::scale::queue::print_writes;
 use crate::scale::sizes::{mib, number};
 
-/// Most time of a rollout, as a part of that of the same requests by the benchmark.
+/// Bound: time of a rollout, divided by that of the benchmark's requests.
 const TIME: f64 = 1.5;
-/// Most writes of a rollout itself for a Pod: it makes the request, lets it go on, tells the controller, and deletes the request.
+/// Bound: a rollout's own writes per Pod: it creates the request, lets it continue, tells the controller, and deletes
+/// the request.
 const WRITES: f64 = 4.0;
-/// Most writes of its requests, as a part of those for the same requests by the benchmark.
+/// Bound: writes of its requests, divided by those of the benchmark's requests.
 const REQUESTS_OF: f64 = 1.25;
-/// Most processor time of the controller, as a part of that for the same requests by the benchmark.
+/// Bound: processor time of the controller, divided by that for the benchmark's requests.
 const CPU: f64 = 3.0;
-/// Largest resident memory, likewise; what is freed is not given back at once, so the second way has some of the first.
+/// Bound: peak resident memory, likewise. The allocator returns memory late, so the second way has some of the first.
 const MEMORY: f64 = 2.0;
-/// Until the last writes are written down.
+/// Time until the last writes are in the audit log.
 const REST: Duration = Duration::from_secs(2);
-/// The requests of a rollout.
+/// Resources of a rollout's requests.
 const KINDS: [&str; 2] = [REQUESTS, "podimageupdates"];
-/// What a rollout writes beside requests and Pods.
+/// Resources that a rollout writes besides requests and Pods.
 const OWN: [&str; 4] = ["inplacerollouts", "inplacerollouts/status", "deployments", "replicasets"];
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What one way took, until nothing was left of its requests.
+/// Measurement of one way, until its requests and orders are gone.
 pub(super) struct Way {
     seconds: f64,
     /// Processor time of the controller.
@@ -45,17 +46,17 @@ pub(super) struct Way {
     /// Its largest resident memory, in KiB.
     peak: u64,
     ledger: Ledger,
-    /// Pods that are gone, and those that are new.
+    /// Number of gone and of new Pods.
     replaced: usize,
-    /// Pods whose container was restarted just once.
+    /// Number of Pods whose container was restarted exactly once.
     restarted: usize,
 }
 
-/// How often a Pod's container was restarted, by the Pod's UID.
+/// Restart counts by Pod UID.
 type Restarts = BTreeMap<String, i32>;
 
 impl Bench<'_> {
-    /// Measures it: `work` gives the seconds.
+    /// Measures a way: `work` returns the seconds.
     pub(super) async fn way(&self, work: impl AsyncFnOnce() -> Result<f64>) -> Result<Way> {
         let before = self.restarts_of_pods().await?;
         self.controller.forget_peak()?;
@@ -78,7 +79,7 @@ impl Bench<'_> {
         Ok(Way { seconds, cpu, peak, ledger, replaced, restarted })
     }
 
-    /// Waits until there is no request and no order.
+    /// Waits until all requests and orders are gone.
     async fn tidy(&self) -> Result<()> {
         let restarts: Api<ContainerRecreateRequest> = Api::namespaced(self.client.clone(), NAMESPACE);
         let updates: Api<PodImageUpdate> = Api::namespaced(self.client.clone(), NAMESPACE);
@@ -106,15 +107,14 @@ impl Bench<'_> {
 }
 
 impl Way {
-    /// How often the controller has sent such a write.
+    /// Number of the controller's writes of that kind.
     fn written(&self, what: &str) -> usize {
         let of = self.ledger.writes().of.get(&format!("pitstop-controller: {what}"));
         of.map_or(0, |count| count.all)
     }
 }
 
-/// Writes of a rollout itself: those of requests that the same requests without a rollout do not take, and those of its own
-/// objects.
+/// A rollout's own writes: writes of its own objects, and additional writes of requests and Pods.
 fn own_writes(by_rollout: &Way, by_requests: &Way) -> usize {
     let of = |what: &str| by_rollout.written(what).saturating_sub(by_requests.written(what));
     let own = by_rollout
@@ -124,13 +124,13 @@ fn own_writes(by_rollout: &Way, by_requests: &Way) -> usize {
         .iter()
         .filter(|(what, _)| OWN.iter().any(|resource| what.ends_with(&format!(" {resource}"))));
     let own: usize = own.map(|(_, count)| count.all).sum();
-    // A request is patched when it is let go on, and a Pod when it is marked.
+    // The rollout patches a request to let it continue, and a Pod to mark it.
     let verbs = ["create", "delete", "patch"];
     let of_requests = KINDS.iter().flat_map(|kind| verbs.map(|verb| format!("{verb} {kind}")));
     own + of_requests.chain(["patch pods".to_owned()]).map(|what| of(&what)).sum::<usize>()
 }
 
-/// Reads the log before it is rotated; comes back only with an error.
+/// Reads the log before each rotation. Returns only with an error.
 async fn follow(ledger: &mut Ledger) -> anyhow::Error {
     loop {
         tokio::time::sleep(REST).await;
@@ -140,7 +140,7 @@ async fn follow(ledger: &mut Ledger) -> anyhow::Error {
     }
 }
 
-/// How many Pods are gone or new, and of how many the container was restarted once.
+/// Numbers of Pods that are gone or new, and of Pods restarted once.
 fn changed(before: &Restarts, after: &Restarts) -> (usize, usize) {
     let gone = before.keys().filter(|uid| !after.contains_key(*uid)).count();
     let new = after.keys().filter(|uid| !before.contains_key(*uid)).count();
@@ -148,7 +148,7 @@ fn changed(before: &Restarts, after: &Restarts) -> (usize, usize) {
     (gone + new, after.iter().filter(once).count())
 }
 
-/// The figures of a rollout, beside the same requests by the benchmark.
+/// The figures of a rollout, compared with the benchmark's requests.
 pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: usize) -> Vec<Figure> {
     let each = |count: usize| number(count) / number(pods.max(1));
     let writes = |way: &Way| each(way.ledger.writes().total());

@@ -1,4 +1,4 @@
-//! Which of several requests counts.
+//! Which of several requests takes effect.
 
 use pitstop_api::condition::ConditionStatus;
 use pitstop_api::resize::conditions;
@@ -16,7 +16,7 @@ fn the_later_request_counts_until_it_is_deleted() -> Result<()> {
         let [container, pod] = BEFORE;
         let first = [Group { quota: 30_000, ..container }, Group { quota: 50_000, ..pod }];
         assert_eq!(groups(&ns.pod("web").await?, "app")?, first);
-        // Beside it, for another container.
+        // A request for another container, beside the first.
         succeeds(ns, resize("beside", "proxy", &json!({"limits": {"memory": "192Mi"}}))).await?;
         let beside =
             |[container, pod]: [Group; 2]| [container, Group { memory: pod.memory + 64 * MI, ..pod }];
@@ -49,7 +49,7 @@ fn the_earlier_request_may_go_first() -> Result<()> {
         let [container, pod] = BEFORE;
         let second = [Group { quota: 40_000, ..container }, Group { quota: 60_000, ..pod }];
         have(ns, second).await?;
-        // A third one rests on the second.
+        // A third request builds on the second.
         succeeds(ns, resize("third", "app", &json!({"limits": {"cpu": "x2"}}))).await?;
         have(ns, [Group { quota: 80_000, ..container }, Group { quota: 100_000, ..pod }]).await?;
         delete(ns, "third").await?;

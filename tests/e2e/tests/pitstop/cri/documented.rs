@@ -1,4 +1,4 @@
-//! What the documentation tells people to run before Kubernetes 1.36, and what holds without the resize API.
+//! Documented commands for Kubernetes before 1.36, and what holds without the resize API.
 
 use pitstop_e2e::cluster::root;
 use pitstop_e2e::{LONG, pods};
@@ -46,7 +46,7 @@ fn what_the_chart_renders_is_accepted_by_the_api_server() -> Result<()> {
     on_old_cluster(async |ns| charted::rendered(ns, &["webhook"]))
 }
 
-/// The API server has no `pods/resize` here, and still knows by its roles who may patch it.
+/// This API server has no `pods/resize`, but its roles still say who may patch it.
 #[test]
 fn a_user_needs_the_right_to_do_by_hand_what_a_resize_does() -> Result<()> {
     on_old_cluster(async |ns| users::are_asked_what_they_could_do_by_hand(ns).await)

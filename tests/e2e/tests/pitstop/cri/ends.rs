@@ -1,4 +1,4 @@
-//! How what was given ends before its request is deleted.
+//! How given resources end before their request is deleted.
 
 use kube::Api;
 use kube::api::DeleteParams;
@@ -34,13 +34,13 @@ fn a_lost_book_is_no_loss() -> Result<()> {
         let before = ns.start_pod(web()).await?;
         succeeds(ns, larger("grow")).await?;
         system::without_controllers(&ns.cluster, without_a_book(ns)).await?;
-        // The request is still there.
+        // The request still exists.
         let after = have(ns, LARGER).await?;
         pods::assert_untouched(&before, &after, "app")
     })
 }
 
-/// Nobody is there to write another book.
+/// Deletes the order book while no controller writes another.
 async fn without_a_book(ns: &Ns) -> Result<()> {
     let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());
     books.delete(NODE, &DeleteParams::default()).await?;

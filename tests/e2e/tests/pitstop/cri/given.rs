@@ -1,4 +1,4 @@
-//! What a Pod is given.
+//! Which resources a Pod gets.
 
 use pitstop_api::resize::{Mechanism, Phase};
 use pitstop_e2e::resizes::{
@@ -36,7 +36,7 @@ fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
         assert_eq!((cgroup.container.cpu_quota, cgroup.pod.cpu_quota), (Some(40_000), Some(60_000)));
         assert_eq!(cgroup.container.memory_limit, Some(256 * MI));
 
-        // Below what the spec says.
+        // Less than the spec says.
         let smaller = json!({"requests": {"cpu": "50m"}, "limits": {"cpu": "100m", "memory": "96Mi"}});
         let status = succeeds(ns, resize("shrink", "app", &smaller)).await?;
         assert_verified(&status)?;
@@ -59,7 +59,7 @@ fn memory_is_reclaimed_before_a_limit_is_lowered() -> Result<()> {
         succeeds(ns, with(less, "memoryShrink", &json!({"margin": "16Mi", "reclaim": true}))).await?;
         let after = ns.pod("web").await?;
         assert_eq!(groups(&after, "app")?[0].memory, 64 * MI);
-        // The kernel by itself goes just below the new limit.
+        // The kernel alone goes just below the new limit.
         let used = usage(&after, "app")?;
         ensure!(used <= 48 * MI, "{used} bytes are in use still");
         pods::assert_untouched(&before, &after, "app")

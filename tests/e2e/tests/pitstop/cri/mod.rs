@@ -1,7 +1,8 @@
-//! `PodResize` where neither API server nor kubelet resizes: through the node's daemon, looked at in the control groups.
+//! `PodResize` on a cluster whose API server and kubelet do not resize: through the node's daemon, checked in the
+//! cgroups.
 //!
-//! These tests need a cluster of another Kubernetes than all others: `cargo xtask cluster up --kubernetes 1.36-as-1.34`, or
-//! `1.34` itself.
+//! These tests need another Kubernetes than all others: `cargo xtask cluster up --kubernetes 1.36-as-1.34`, or `1.34`
+//! itself.
 
 mod counts;
 mod documented;
@@ -19,12 +20,12 @@ use pitstop_e2e::resizes::{Group, MI, api, create, ends as ends_so, groups, resi
 use pitstop_e2e::{Context, Ns, Result, SHORT, ensure, on_cluster, until};
 use serde_json::{Value, json};
 
-/// What the container `app` and its Pod have by the Pod's spec.
+/// Values of the container `app` and its Pod by the Pod's spec.
 const BEFORE: [Group; 2] = [
     Group { shares: 102, quota: 20_000, memory: 128 * MI },
     Group { shares: 204, quota: 40_000, memory: 256 * MI },
 ];
-/// What they have by [`larger`].
+/// Their values with [`larger`].
 const LARGER: [Group; 2] = [
     Group { shares: 153, quota: 40_000, memory: 256 * MI },
     Group { shares: 256, quota: 60_000, memory: 384 * MI },
@@ -41,13 +42,13 @@ fn on_old_cluster(test: impl AsyncFnOnce(&Ns) -> Result<()>) -> Result<()> {
     })
 }
 
-/// A request for more of all but requested memory.
+/// A request for more of everything except requested memory.
 fn larger(name: &str) -> Value {
     let resources = json!({"requests": {"cpu": "150m"}, "limits": {"cpu": "400m", "memory": "256Mi"}});
     resize(name, "app", &resources)
 }
 
-/// Creates a request that the daemon carries out.
+/// Creates a request that must succeed.
 async fn succeeds(ns: &Ns, object: Value) -> Result<PodResizeStatus> {
     let name = create(ns, object).await?.metadata.name.context("a request without a name")?;
     ends_so(ns, &name, Phase::Succeeded, "Resized").await
@@ -59,7 +60,7 @@ async fn delete(ns: &Ns, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the container `app` and its Pod have that.
+/// Waits until the container `app` and its Pod have these values.
 async fn have(ns: &Ns, wanted: [Group; 2]) -> Result<Pod> {
     until(&format!("the control groups to hold {wanted:?}"), SHORT, async || {
         let pod = ns.pod("web").await?;

@@ -1,4 +1,4 @@
-//! What is refused, and what has to wait: nobody but pitstop asks.
+//! Resizes that are refused or must wait: here only pitstop checks them.
 
 use kube::api::{Patch, PatchParams};
 use pitstop_api::resize::Phase;

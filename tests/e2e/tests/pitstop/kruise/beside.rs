@@ -17,7 +17,7 @@ const DEPLOYMENT: &str = "deployment/pitstop-controller";
 fn beside_kruise_nothing_is_restarted_until_it_is_said_to_be_off() -> Result<()> {
     on_cluster(async |ns| {
         let outcome = beside_kruise(ns).await;
-        // Whatever came of it, the next test needs a cluster without Kruise.
+        // In any case, the next test needs a cluster without Kruise.
         let cleaned = clean(&ns.cluster).await;
         outcome.and(cleaned)
     })
@@ -43,7 +43,7 @@ async fn beside_kruise(ns: &Ns) -> Result<()> {
     .await?;
 
     ns.create(requests::recreate("again", "web", &["app"])).await?;
-    // A controller that acts has accepted a request long before a Pod that was made later is ready.
+    // An active controller accepts a request long before a later Pod is ready.
     ns.start_pod(pods::app("other")).await?;
     let untouched = ns.request("again").await?;
     let unseen = ContainerRecreateRequestStatus { observed_generation: Some(-1), ..Default::default() };
@@ -77,7 +77,7 @@ fn when_kruise_goes_pitstop_goes_on_by_itself() -> Result<()> {
     })
 }
 
-/// What the chart of Kruise leaves in the API for requests, less the program behind it.
+/// Creates the webhook configuration of Kruise's chart for requests, without the program behind it.
 async fn install_kruise(cluster: &Cluster) -> Result<()> {
     let service = json!({"namespace": "kruise-system", "name": "kruise-webhook-service",
                          "path": "/mutate-apps-kruise-io-v1alpha1-containerrecreaterequest"});
@@ -87,7 +87,7 @@ async fn install_kruise(cluster: &Cluster) -> Result<()> {
             "name": "mcontainerrecreaterequest.kb.io",
             "admissionReviewVersions": ["v1", "v1beta1"],
             "clientConfig": {"service": service},
-            // The real one says `Fail`; behind this one there is nobody.
+            // The real one has `Fail`; no server runs behind this one.
             "failurePolicy": "Ignore",
             "sideEffects": "None",
             "rules": [{"apiGroups": ["apps.kruise.io"], "apiVersions": ["v1alpha1"],

@@ -1,8 +1,8 @@
-//! The cases of `OpenKruise`'s own tests of `ContainerRecreateRequest`, with its clients, by the numbers and bounds of
-//! its test suite: those of `v1alpha1`.
+//! The `v1alpha1` cases of `OpenKruise`'s own tests of `ContainerRecreateRequest`, with its clients, and the numbers
+//! and bounds of its test suite.
 //!
-//! Its tests have Pods of its `CloneSet`s; these are plain Pods with the same gate. Times that are compared are those
-//! of the API's objects, in whole seconds.
+//! Its tests use Pods of `CloneSet`s; these are plain Pods with the same gate. Compared times are those of API objects,
+//! in whole seconds.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(super) const GATE: &str = "KruisePodReady";
 const WITH_MIN_STARTED: Duration = Duration::from_secs(70);
 /// Seconds that `app` takes to start: it counts as running only after its postStart hook.
 const POST_START: i64 = 5;
-/// Seconds that `app` takes to end, where its hook is not cut.
+/// Seconds that `app` takes to end if its hook is not cut.
 const PRE_STOP: i64 = 8;
 /// The name of every request.
 const NAME: &str = "crr";
@@ -46,18 +46,18 @@ pub(super) struct Restarted<S: Status> {
 }
 
 impl<S: Status> Restarted<S> {
-    /// From the creation of the request to the end of the container.
+    /// Seconds from the creation of the request to the end of the container.
     fn ended(&self, container: &str) -> Result<i64> {
         let created = self.over.metadata.creation_timestamp.as_ref().context("no creationTimestamp")?;
         Ok(ended(&self.after, container)? - created.0.as_second())
     }
 
-    /// From the end of `app` to the end of `sidecar`.
+    /// Seconds from the end of `app` to the end of `sidecar`.
     fn apart(&self) -> Result<i64> {
         Ok(ended(&self.after, "sidecar")? - ended(&self.after, "app")?)
     }
 
-    /// From the start of the new container to the end of the request.
+    /// Seconds from the start of the new container to the end of the request.
     fn ran(&self, container: &str) -> Result<i64> {
         let state = pods::status(&self.after, container)?.state.clone().context("no state")?;
         let started = state.running.and_then(|r| r.started_at).context("it does not run")?;
@@ -66,12 +66,12 @@ impl<S: Status> Restarted<S> {
     }
 }
 
-/// When the instance before the present one ended.
+/// Unix time of the previous instance's end.
 fn ended(pod: &Pod, container: &str) -> Result<i64> {
     Ok(pods::last_end(pod, container)?.finished_at.context("no finishedAt")?.0.as_second())
 }
 
-/// Restarts containers of a new Pod, with all that every case asserts.
+/// Restarts containers of a new Pod, and asserts what all cases share.
 pub(super) async fn restart<S: Status>(
     ns: &Ns,
     pod: Value,
@@ -96,7 +96,7 @@ pub(super) async fn restart<S: Status>(
     Ok(Restarted { over, before, after })
 }
 
-/// What admission fills in.
+/// Asserts what admission fills in.
 fn assert_admitted<S: Status>(created: &Request<S>, pod: &Pod) -> Result<()> {
     let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
     assert_eq!(kruise::label(created, kruise::POD_UID), pod.metadata.uid.as_deref());
@@ -187,7 +187,7 @@ fn case_3a_unordered_waits_for_the_stop_of_the_one_before() -> Result<()> {
     })
 }
 
-/// And what pitstop says besides, where `OpenKruise`'s clients do not look.
+/// Also checks fields of pitstop that `OpenKruise`'s clients do not read.
 #[test]
 fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -212,7 +212,7 @@ fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
         .await?;
         until("the Pod to be ready", LONG, async || Ok(pods::is_ready(&ns.pod("web").await?).then_some(())))
             .await?;
-        // At once: the end of the stop is told before the Pod is ready again.
+        // No wait: the end of the stop is reported before the Pod is ready again.
         let last = client.get(NAME).await?;
         assert_eq!(kruise::states(&last), [kruise::state("app", "Recreating", true), pending("sidecar")]);
         let end = |request| {
@@ -229,7 +229,7 @@ fn case_3b_a_deadline_ends_the_request_and_the_stop_goes_on() -> Result<()> {
     })
 }
 
-/// And what pitstop says besides, where `OpenKruise`'s clients do not look.
+/// Also checks fields of pitstop that `OpenKruise`'s clients do not read.
 #[test]
 fn case_3c_a_drain_and_a_hook_that_the_grace_period_cuts() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -318,7 +318,7 @@ fn case_10_an_ephemeral_container_runs_on() -> Result<()> {
     })
 }
 
-/// The ID of the ephemeral container, when it runs.
+/// The ID of the ephemeral container; None if it does not run.
 fn running(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?.ephemeral_container_statuses.as_ref()?.first()?;
     status.state.as_ref()?.running.as_ref()?;

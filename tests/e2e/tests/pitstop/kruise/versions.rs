@@ -48,7 +48,7 @@ fn drained() -> Spec {
     Spec { strategy: Some(strategy), ..kruise::spec("web", &["app", "sidecar"]) }
 }
 
-/// When the drain began, by the condition of `v1beta1`; in the form of the annotation of `v1alpha1`.
+/// Start of the drain by the condition of `v1beta1`, in the format of the annotation of `v1alpha1`.
 fn began(request: &Request<V1beta1>) -> Result<String> {
     let conditions = request.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut found = conditions.iter().filter(|c| c.type_ == "PreRecreateGrace" && c.status == "True");
@@ -95,7 +95,7 @@ fn case_9_made_in_v1beta1_and_read_in_v1alpha1() -> Result<()> {
         let told = annotated(ns, "both").await?;
         let over = client.completed("both", LONG).await?;
         assert_eq!(began(&over)?, told);
-        // It is only now that OpenKruise's test looks for it.
+        // OpenKruise's test reads the annotation only now.
         assert_eq!(annotated(ns, "both").await?, told);
         Ok(())
     })

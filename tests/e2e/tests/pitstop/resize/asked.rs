@@ -28,7 +28,7 @@ fn containers_are_restarted_once_they_are_resized() -> Result<()> {
 fn a_memory_limit_follows_what_is_in_use() -> Result<()> {
     on_shared_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
-        // What is in shared memory counts as the container's own, and goes when the file goes.
+        // A file in shared memory counts as the container's own memory until it is removed.
         ns.kubectl(&[
             "exec",
             "web",
@@ -83,7 +83,7 @@ fn a_pod_that_finds_no_room_is_evicted_where_that_is_allowed() -> Result<()> {
             ends(ns, "evict", Phase::Failed, "Evicted").await
         };
         let allowed = allowed.await;
-        // The right is the cluster's, and other tests count the controller's rights.
+        // The right is cluster-wide, and other tests check the controller's rights.
         let folder = pitstop_e2e::cluster::root().join("deploy/components/resize-evict");
         ns.cluster.kubectl(&["delete", "-k", &folder.to_string_lossy()])?;
         let status = allowed?;

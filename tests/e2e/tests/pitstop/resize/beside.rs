@@ -1,4 +1,4 @@
-//! What the node's daemon does beside a kubelet that resizes, where it may: component `resize-cri`.
+//! What the daemon may do on a node whose kubelet resizes, with the component `resize-cri`.
 
 use pitstop_e2e::resizes::{fill_page_cache, usage};
 use pitstop_e2e::{Ns, ensure, system};

@@ -1,4 +1,4 @@
-//! What kubelets before 1.37 leave undone for a container that does not run (kubernetes#138760).
+//! What kubelets before 1.37 do not resize for a container that does not run (kubernetes#138760).
 
 use pitstop_api::condition;
 use pitstop_api::nodework::NodeWork;
@@ -9,14 +9,14 @@ use pitstop_e2e::{LONG, Ns, ensure};
 use super::beside::with_daemons;
 use super::*;
 
-/// Takes 100 MB as soon as it runs, and has 32 MiB.
+/// A Pod that takes 100 MB when it runs, with a limit of 32 MiB.
 fn starved() -> Value {
     let little =
         json!({"requests": {"cpu": "100m", "memory": "32Mi"}, "limits": {"cpu": "200m", "memory": "32Mi"}});
     pods::pod("web", &[sized(pods::shell("app", "sleep 1; exec tail -c 100000000 /dev/zero"), &little)])
 }
 
-/// Ends twice, and runs from the third time on.
+/// A Pod whose container fails twice, and runs from the third start on.
 fn failing() -> Value {
     let script = "n=$(cat /data/n || echo 0); echo $((n + 1)) > /data/n; [ $n -lt 2 ] && sleep 1 && exit 1; \
                   trap 'exit 0' TERM; sleep 100000 & wait";
@@ -38,7 +38,7 @@ async fn ended_twice(ns: &Ns) -> Result<()> {
     .await
 }
 
-/// Waits until the message of what the request waits for says that.
+/// Waits until the message of the condition `Complete` contains `words`.
 async fn says(ns: &Ns, name: &str, words: &str) -> Result<()> {
     until(&format!("{name} to say {words:?}"), LONG, async || {
         let status = api(ns).get(name).await?.status.unwrap_or_default();
@@ -48,7 +48,7 @@ async fn says(ns: &Ns, name: &str, words: &str) -> Result<()> {
     .await
 }
 
-/// Nothing of it is left in the node's book.
+/// Waits until the order book has no order and no held Pod.
 async fn forgotten(ns: &Ns) -> Result<()> {
     until("the node's book to be empty", SHORT, async || {
         let book = kube::Api::<NodeWork>::all(ns.cluster.client.clone()).get(NODE).await?;
@@ -58,7 +58,7 @@ async fn forgotten(ns: &Ns) -> Result<()> {
     .await
 }
 
-/// Without any right over the node: a step of one byte there and back makes the kubelet write the cgroup of the Pod.
+/// Without any right on the node: a resize by one byte and back makes the kubelet write the Pod's cgroup.
 #[test]
 fn a_pod_that_stays_too_small_while_it_runs_is_repaired_by_default() -> Result<()> {
     on_shared_cluster(async |ns| {
@@ -105,7 +105,7 @@ fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
             let restarts = pods::restarts(&pod, "app")?;
             forgotten(ns).await?;
 
-            // The other way that it shows: on cgroup v1 the container cannot even be created.
+            // The other symptom: on cgroup v1 the container cannot even be created.
             ns.kubectl(&["delete", "pod", "web", "--grace-period=1"])?;
             ensure!(restarts > 1, "it was never killed");
             ns.create_pod(failing()).await?;

@@ -1,4 +1,4 @@
-//! A restart of the Pod that is resized, asked for at the same moment.
+//! A restart and a resize of a Pod, requested at the same moment.
 
 use pitstop_e2e::requests;
 

@@ -1,4 +1,4 @@
-//! A kubelet that sets no CPU quota (`cpuCFSQuota: false`): none is missed.
+//! A kubelet that sets no CPU quota (`cpuCFSQuota: false`): pitstop expects none.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use pitstop_e2e::{Ns, ensure};
 
 use super::*;
 
-/// Runs a test while the node's kubelet sets none. Pods that are created in it are that kubelet's.
+/// Runs a test while the node's kubelet sets none. Pods that the test creates have none.
 async fn without_quotas(ns: &Ns, test: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let file = ns.cluster.config(NODE, "kubelet.json");
     let before = fs::read_to_string(&file)?;
@@ -40,7 +40,7 @@ fn a_quota_that_the_kubelet_does_not_set_is_not_missed() -> Result<()> {
             assert_eq!(kernel(&before, "app")?, [(-1, 128 * MI), (-1, 256 * MI)]);
             create(ns, resize("memory", "app", &json!({"limits": {"memory": "256Mi"}}))).await?;
             assert_unquoted(&ends(ns, "memory", Phase::Succeeded, "Resized").await?)?;
-            // The kubelet goes on telling the limit of before.
+            // The kubelet still reports the previous limit.
             let both = json!({"requests": {"cpu": "150m"}, "limits": {"cpu": "400m", "memory": "192Mi"}});
             create(ns, resize("both", "app", &both)).await?;
             assert_unquoted(&ends(ns, "both", Phase::Succeeded, "Resized").await?)?;

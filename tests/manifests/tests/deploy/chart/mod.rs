@@ -1,4 +1,4 @@
-//! The Helm chart installs what kustomize applies, and what its values say.
+//! The Helm chart installs the same objects as kustomize, changed by its values.
 
 mod same;
 mod values;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::folders::NAMESPACE;
 
-/// The registry in the names of images in `deploy/`.
+/// Value for the registry of the images in `deploy/`.
 const REGISTRY: &str = "image.registry=pitstop.dev";
 const POLICY: &str = "gate.mode=policy";
 const WEBHOOK: &str = "gate.mode=webhook";
@@ -24,8 +24,7 @@ fn with_helm(test: impl FnOnce(&Helm)) {
     }
 }
 
-/// What the chart installs with these values and the images of `deploy/`. Without the definitions, which take long to
-/// read.
+/// The chart's objects with these values and the images of `deploy/`, without the definitions, which are slow to parse.
 fn rendered(helm: &Helm, values: &[&str]) -> Vec<Object> {
     rendered_with_definitions(helm, &[&["crds.install=false"], values].concat())
 }
@@ -35,12 +34,12 @@ fn rendered_with_definitions(helm: &Helm, values: &[&str]) -> Vec<Object> {
     helm::objects(&helm.template(CHART, NAMESPACE, &values).unwrap()).unwrap()
 }
 
-/// Why Helm refuses these values.
+/// Helm's error for these values.
 fn refused(helm: &Helm, namespace: &str, values: &[&str]) -> String {
     helm.template(CHART, namespace, values).unwrap_err().to_string()
 }
 
-/// Each object by its kind, namespace and name, of which each must be there once.
+/// The objects by kind, namespace and name. Asserts that each is unique.
 fn by_name(objects: &[Object]) -> BTreeMap<String, &Value> {
     let name = |o: &Object| format!("{} {}/{}", o.kind(), o.namespace(), o.name());
     let named: BTreeMap<_, _> = objects.iter().map(|object| (name(object), &object.0)).collect();

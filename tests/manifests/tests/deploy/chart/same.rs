@@ -1,4 +1,4 @@
-//! With the same choices, the chart and kustomize install the same objects.
+//! With equal options, the chart and kustomize install the same objects.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::folders::{NAMESPACE, RUNTIMES, combined, default, gate_webhook, resize_cri};
 use super::{POLICY, REGISTRY, WEBHOOK, assert_same, rendered, rendered_with_definitions, with_helm};
 
-/// The label of a Namespace, which is in `deploy/base` too.
+/// Value that creates the Namespace, which `deploy/base` also has.
 const CREATE: &str = "namespace.create=true";
 const NO_DEFINITIONS: &str = "crds.install=false";
 
@@ -73,12 +73,12 @@ fn nothing_parks_where_no_mutating_policies_are_served() {
     });
 }
 
-/// Every component, with a runtime.
+/// Values of every component, with a runtime.
 fn all() -> Vec<&'static str> {
     [&["runtime.preset=crio", "monitoring.enabled=true"], &helm::COMPONENTS[..]].concat()
 }
 
-/// As [`all`] says, by kustomize.
+/// The objects of [`all`] by kustomize.
 fn all_components() -> Vec<Object> {
     let components = [
         "crio",
@@ -109,7 +109,7 @@ fn all_components_together_also_from_a_package() {
     });
 }
 
-/// `auto` asks the API server; `helm template` has none.
+/// `auto` asks the API server. `helm template` has none, so `--api-versions` replaces it.
 #[test]
 fn the_gate_is_a_policy_where_the_api_server_serves_one() {
     let kind = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
@@ -136,7 +136,7 @@ fn the_namespace_is_the_releases_everywhere() {
     });
 }
 
-/// Helm and its user have made it.
+/// By default, Helm or its user creates the Namespace.
 #[test]
 fn the_namespace_itself_is_left_out() {
     with_helm(|helm| {

@@ -1,4 +1,4 @@
-//! Each value changes what it says and nothing else, or is refused.
+//! Each value changes only the documented fields, or is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::super::folders::NAMESPACE;
 use super::{POLICY, REGISTRY, assert_same, refused, rendered, with_helm, yaml};
 
-/// Values that are set together, and what they put where.
+/// Values that are set together, and the resulting fields.
 #[derive(Deserialize)]
 struct Change {
     set: Vec<String>,
-    /// By object, then by pointer.
+    /// New field values, by object, then by JSON pointer.
     puts: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
@@ -22,10 +22,10 @@ fn changes() -> Vec<Change> {
     serde_saphyr::from_str(include_str!("changes.yaml")).unwrap()
 }
 
-/// Values that add or take whole objects.
+/// Values that add or remove whole objects.
 const OBJECTS: [&str; 3] =
     ["networkPolicy.enabled=false", "optIn.namespaces={shop}", "monitoring.labels.release=prometheus"];
-/// Those that `same.rs` compares with what kustomize applies.
+/// Values that `same.rs` compares with kustomize.
 const COMPARED: [&str; 12] = [
     "crds.install",
     "crds.keep",
@@ -56,13 +56,13 @@ fn a_value_changes_what_it_says_and_nothing_else() {
                     assert_ne!(take(&mut expected, name, pointer), *value, "{set:?}: {name} {pointer}");
                 }
             }
-            // The rest is the same.
+            // No other field may differ.
             assert_same(&after, &expected, &set.join(" "));
         }
     });
 }
 
-/// Takes what there is at a pointer out of an object.
+/// Removes and returns the value at a pointer in an object; null without one.
 fn take(objects: &mut [Object], name: &str, pointer: &str) -> Value {
     let is_it = |o: &&mut Object| format!("{} {}/{}", o.kind(), o.namespace(), o.name()) == name;
     let object = objects.iter_mut().find(is_it).unwrap();
@@ -71,7 +71,7 @@ fn take(objects: &mut [Object], name: &str, pointer: &str) -> Value {
     above.remove(key).unwrap_or(Value::Null)
 }
 
-/// Flags of components come before those of values.
+/// Components' flags precede those of values.
 #[test]
 fn flags_are_added_to_those_of_components() {
     with_helm(|helm| {
@@ -105,7 +105,7 @@ fn a_value_adds_or_takes_whole_objects() {
     });
 }
 
-/// What the command in `docs/tasks/update-a-workload.md` makes, with our labels.
+/// The object that the command in `docs/tasks/update-a-workload.md` creates, with pitstop's labels.
 fn documented_binding() -> Value {
     let block = docs::marked("let-in-place").unwrap().remove(0);
     let command = block.text.replace("\\\n", "");
@@ -124,7 +124,7 @@ fn documented_binding() -> Value {
     })
 }
 
-/// The paths of the values: where maps end, or are empty.
+/// Collects the paths of all values. Empty maps are values.
 fn leaves(values: &Value, path: &str, found: &mut BTreeSet<String>) {
     match values.as_object() {
         Some(map) if !map.is_empty() => {
@@ -144,7 +144,7 @@ fn every_value_is_tested() {
     leaves(&yaml("values.yaml"), "", &mut all);
     let changes: Vec<String> = changes().into_iter().flat_map(|change| change.set).collect();
     let set: Vec<&str> = changes.iter().map(String::as_str).chain(OBJECTS).chain(COMPARED).collect();
-    // A value may be a map or a list, of which a part is set.
+    // A change may set a part of a map or list.
     let is_set = |leaf: &str| {
         let sets =
             |one: &&&str| one.strip_prefix(leaf).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
@@ -169,7 +169,7 @@ fn every_value_is_explained_and_no_other_is_known() {
     assert_eq!(open, ["/properties/global"], "these take any value");
 }
 
-/// Finds what has properties and takes others too.
+/// Finds object schemas that allow additional properties.
 fn closed(schema: &Value, path: &str, open: &mut Vec<String>) {
     if schema["type"] == "object" && schema.get("additionalProperties").is_none() {
         open.push(path.to_owned());
@@ -235,7 +235,7 @@ fn the_schema_refuses_what_it_does_not_know() {
     });
 }
 
-/// Nothing is pulled then.
+/// With `Never`, nodes pull no images.
 #[test]
 fn images_on_the_nodes_need_no_registry() {
     with_helm(|helm| {

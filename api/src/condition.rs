@@ -11,30 +11,30 @@ use schemars::JsonSchema;
 use serde::de::value::{Error, StrDeserializer};
 use serde::{Deserialize, Serialize};
 
-/// Condition type: True when the request succeeded; while False, the reason says what it waits for or why it failed.
+/// Condition type: True if the request succeeded; if False, the reason says why it waits or failed.
 pub const COMPLETE: &str = "Complete";
-/// Condition type: True when the request ended without success, else absent; the reason says why.
+/// Condition type: True, with the reason, if the request failed; otherwise absent.
 pub const FAILED: &str = "Failed";
 /// Condition type: True until the request ends, then False; the reason is its phase.
 pub const RECONCILING: &str = "Reconciling";
-/// Condition type: as [`FAILED`], under the name that kstatus looks for.
+/// Condition type: [`FAILED`] under kstatus' name.
 pub const STALLED: &str = "Stalled";
 
-/// Longest `message`, in characters; longer ones are cut by [`Condition::new`].
+/// Longest `message`, in characters; [`Condition::new`] cuts longer ones.
 pub const MAX_MESSAGE: usize = 1024;
 
-/// What `metav1.Condition` allows as `type`, a qualified name, and as `reason`.
+/// `metav1.Condition`'s patterns of `type` (a qualified name) and `reason`.
 pub(crate) const TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const REASON: &str = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
-/// Whether a condition holds.
+/// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
     False,
-    /// It is not known.
+    /// Not known.
     Unknown,
 }
 
@@ -46,15 +46,15 @@ pub struct Condition {
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 316), regex(pattern = TYPE))]
     pub type_: String,
-    /// Whether it holds.
+    /// Whether the condition holds.
     pub status: ConditionStatus,
     /// `metadata.generation` that the condition was computed from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed, on the controller's clock; for people, never compared.
+    /// When `status` last changed, by the controller's clock. Informational: pitstop never compares it.
     pub last_transition_time: DateTime<Utc>,
-    /// One `CamelCase` word for programs, of a fixed set.
+    /// One `CamelCase` word of a fixed set, for programs.
     #[schemars(length(min = 1, max = 128), regex(pattern = REASON))]
     pub reason: String,
     /// A sentence for people.
@@ -63,8 +63,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition whose `message` is cut to [`MAX_MESSAGE`] characters. The words of others belong into it: type and
-    /// reason are of a fixed set.
+    /// A condition whose `message` is cut to [`MAX_MESSAGE`] characters. Texts of other programs belong there: type and
+    /// reason are from a fixed set.
     pub fn new(
         type_: &'static str,
         status: ConditionStatus,
@@ -84,14 +84,14 @@ impl Condition {
     }
 }
 
-/// Whether a request is at work, and if not, how it ended.
+/// Whether a request is open, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It has not ended.
     Open,
-    /// It has done what was asked for.
+    /// It ended with success.
     Succeeded,
-    /// It has ended without.
+    /// It ended without success.
     Failed,
 }
 
@@ -100,15 +100,15 @@ pub enum Progress {
 pub struct Standing<'a> {
     /// Whether it has ended.
     pub progress: Progress,
-    /// The name of its phase.
+    /// Its phase.
     pub phase: &'static str,
-    /// What it waits for, or how it ended.
+    /// Why it waits, or how it ended.
     pub reason: &'static str,
-    /// The same in a sentence.
+    /// The reason in a sentence.
     pub message: &'a str,
 }
 
-/// Writes down how far a request is: [`COMPLETE`], [`RECONCILING`], and when it has failed [`FAILED`] and [`STALLED`].
+/// Writes [`COMPLETE`] and [`RECONCILING`], and for a failed request [`FAILED`] and [`STALLED`].
 pub fn record(
     conditions: &mut Vec<Condition>,
     standing: Standing<'_>,
@@ -129,13 +129,13 @@ pub fn record(
     }
 }
 
-/// The phase that conditions tell of: the reason of [`RECONCILING`].
+/// The phase: the reason of [`RECONCILING`].
 pub fn phase<'a, P: Deserialize<'a>>(conditions: &'a [Condition]) -> Option<P> {
     let reason = &find(conditions, RECONCILING)?.reason;
     P::deserialize(StrDeserializer::<Error>::new(reason)).ok()
 }
 
-/// Puts `new` in the place of the condition of its type, keeping the transition time when the status stays.
+/// Replaces the condition of that type, or adds it. The transition time stays if the status does.
 pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) {
     match conditions.iter_mut().find(|c| c.type_ == new.type_) {
         Some(old) => {

@@ -9,17 +9,17 @@ use crate::text::quoted;
 const MAX_PATH: usize = 255;
 /// Longest tag, in bytes.
 const MAX_TAG: usize = 128;
-/// The registry of references that name none.
+/// The registry of references without one.
 const DEFAULT_REGISTRY: &str = "docker.io";
-/// Another name of it.
+/// Another name of the default registry.
 const INDEX: &str = "index.docker.io";
-/// What comes before a repository of one word there.
+/// Path prefix of a one-word repository there.
 const LIBRARY: &str = "library/";
 
-/// A reference, as it was written.
+/// An image reference, as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Host and port; absent where the default is meant.
+    /// Host and port. Absent: the default registry.
     pub registry: Option<String>,
     /// Path of the repository.
     pub path: String,
@@ -29,8 +29,8 @@ pub struct Reference {
     pub digest: Option<String>,
 }
 
-/// Follows a tag, after a point, where the same image is to have another string: a kubelet that is in back-off for one is not for the
-/// other. A digest beside it says which image it is.
+/// Suffix of a tag that gives the same image another string: a kubelet's back-off is for one string. The digest beside
+/// it names the image.
 const BACK: &str = ".back";
 
 impl Reference {

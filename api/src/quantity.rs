@@ -4,12 +4,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Billionths in one: every quantity is held in them, as `n` is the smallest suffix.
+/// Quantities are computed in billionths, since `n` is the smallest suffix.
 const NANOS: i128 = 1_000_000_000;
-/// Longest text that is read, in bytes; longer than any that the API server writes.
+/// Longest quantity that is read, in bytes. The API server writes none as long.
 pub const MAX_TEXT: usize = 64;
 
-/// What a container asks for or may use. Absent: nothing is said, which for a limit means none.
+/// Requests and limits of a container. Absent: not set; for a limit, unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Resources {
     /// `requests.cpu`, in millicores.
@@ -23,7 +23,7 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// A request that is not said is the limit's, as the API server has it in a Pod.
+    /// An absent request is set to the limit, as the API server does.
     #[must_use]
     pub fn effective(self) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Resources {
         }
     }
 
-    /// These and `others` are the same in what `of` says.
+    /// Both agree on the amounts that `of` has.
     pub fn agrees(self, others: Self, of: Self) -> bool {
         let same = |of: Option<i64>, one: Option<i64>, other: Option<i64>| of.is_none() || one == other;
         same(of.cpu_request, self.cpu_request, others.cpu_request)
@@ -42,7 +42,7 @@ impl Resources {
             && same(of.memory_limit, self.memory_limit, others.memory_limit)
     }
 
-    /// These, and what they leave out as in `others`.
+    /// These, with absent amounts from `others`.
     #[must_use]
     pub fn over(self, others: Self) -> Self {
         Self {
@@ -54,12 +54,12 @@ impl Resources {
     }
 }
 
-/// Which of the two resources that can be resized.
+/// A resource that can be resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// Counted in millicores.
+    /// In millicores.
     Cpu,
-    /// Counted in bytes.
+    /// In bytes.
     Memory,
 }
 
@@ -67,7 +67,7 @@ impl Resource {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
 
-    /// Its name in Kubernetes.
+    /// Its Kubernetes name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -75,7 +75,7 @@ impl Resource {
         }
     }
 
-    /// Reads a quantity in this resource's unit, rounded up, as Kubernetes does.
+    /// Reads a quantity in this resource's unit, rounded up as in Kubernetes.
     pub fn parse(self, text: &str) -> Option<i64> {
         let nanos = nanos(text)?;
         let unit = match self {
@@ -101,7 +101,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The largest binary unit of which it is a whole number, but for zero.
+/// Whole bytes in the largest possible binary unit; `0` has none.
 fn bytes(amount: i64) -> String {
     let units = ["Ei", "Pi", "Ti", "Gi", "Mi", "Ki"];
     for (unit, power) in units.into_iter().zip([60_u32, 50, 40, 30, 20, 10]) {
@@ -120,7 +120,7 @@ pub(crate) fn ceiling(amount: i128, by: i128) -> Option<i128> {
     whole.checked_add(i128::from(rest > 0))
 }
 
-/// A quantity in billionths, rounded up; absent for what is none or does not fit. Never negative: no resource is.
+/// A quantity in billionths, rounded up. Absent: invalid, negative or too large.
 fn nanos(text: &str) -> Option<i128> {
     if text.len() > MAX_TEXT {
         return None;
@@ -157,7 +157,7 @@ fn nanos(text: &str) -> Option<i128> {
     if exponent >= 0 { value.checked_mul(power) } else { ceiling(value, power) }
 }
 
-/// The digits of a decimal number as an integer, and how many of them are behind the point.
+/// The digits of a decimal number as an integer, and the count of decimals.
 pub(crate) fn decimal(number: &str) -> Option<(i128, i32)> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     let digits = format!("{whole}{part}");

@@ -6,42 +6,41 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The gate of `OpenKruise`.
+/// `OpenKruise`'s gate.
 pub const KRUISE_POD_READY: &str = "KruisePodReady";
-/// Our own gate.
+/// pitstop's gate.
 pub const PITSTOP_READY: &str = "pitstop.dev/ready";
 /// The gates that pitstop serves.
 pub const SERVED: [&str; 2] = [KRUISE_POD_READY, PITSTOP_READY];
-/// Label of a namespace or of a Pod whose new Pods get our own gate: `enabled`, or of a Pod `disabled`.
+/// Label that gives new Pods pitstop's gate: `enabled` on a namespace or Pod. `disabled` on a Pod: no gate.
 pub const OPT_IN: &str = "pitstop.dev/readiness-gate";
-/// The user agent of holds by `ContainerRecreateRequest`s.
+/// User agent of `ContainerRecreateRequest` holds.
 pub const RECREATE_AGENT: &str = "ContainerRecreateRequest";
-/// The user agent of holds by `PodImageUpdate`s.
+/// User agent of `PodImageUpdate` holds.
 pub const UPDATE_AGENT: &str = "PodImageUpdate";
 
-/// Most holds of others in one condition; a longer list is left alone. Ours are not counted: what we write we must be
-/// able to take back.
+/// Most holds of other writers in one condition; a longer list is left alone. Own holds are not counted: pitstop must
+/// be able to remove them.
 pub const MAX_HOLDS: usize = 256;
 
-/// One reason to keep a Pod not ready, as it stands in a condition's message.
+/// An entry in a gate's condition message that keeps the Pod not ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hold {
-    /// What kind of writer holds.
+    /// Kind of the writer.
     #[serde(rename = "userAgent")]
     pub user_agent: String,
-    /// Which one of that kind: `<namespace>/<name>`.
+    /// The writer: `<namespace>/<name>`.
     pub key: String,
 }
 
 impl Hold {
-    /// A request of ours holds, or held.
+    /// The hold is of a kind of request that pitstop serves.
     pub fn is_ours(&self) -> bool {
         [RECREATE_AGENT, UPDATE_AGENT].contains(&self.user_agent.as_str())
     }
 }
 
-/// The holds in a condition's message; an empty message is an empty list. Absent: the message is no list of holds, and the
-/// condition belongs to another writer.
+/// The holds in a condition's message; none if it is empty. Absent: no list of holds, so another writer's message.
 pub fn holds(message: &str) -> Option<Vec<Hold>> {
     if message.is_empty() {
         return Some(Vec::new());

@@ -18,27 +18,26 @@ use crate::is_false;
 use crate::resize::PodRef;
 use crate::schema::immutable;
 
-/// What `kind` says.
+/// Value of `kind`.
 pub const KIND: &str = "PodImageUpdate";
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "podimageupdates";
 
-/// Most containers that one request may name: each has an order in its node's book, and one request has at most so many
-/// there.
+/// Most containers of one request: the most orders that a request has in its node's order book.
 pub const MAX_CONTAINERS: usize = 8;
 /// Longest image string, in bytes.
 pub const MAX_IMAGE: usize = 512;
 
-/// Seconds that a pull may take where nothing else is said.
+/// Default of `pullTimeoutSeconds`.
 pub const PULL_TIMEOUT_SECONDS: i64 = 600;
-/// Seconds until new containers must be ready where nothing else is said.
+/// Default of `readyTimeoutSeconds`.
 pub const READY_TIMEOUT_SECONDS: i64 = 300;
-/// Seconds for which the Pod is watched where nothing else is said.
+/// Default of `observeSeconds`.
 pub const OBSERVE_SECONDS: i64 = 30;
-/// Most seconds of those durations: a day.
+/// Largest value of these three: a day.
 pub const MAX_STEP_SECONDS: i64 = 86_400;
 
-/// Which images, and how carefully.
+/// Which containers get which images, and how.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "pitstop.dev",
@@ -54,14 +53,14 @@ pub const MAX_STEP_SECONDS: i64 = 86_400;
     status = "PodImageUpdateStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Changes the images of chosen containers of one running Pod, in place: pulls them first, follows the new containers until they are ready, and puts the old images back if they are not.",
+    doc = "Changes images of containers of one running Pod in place: pulls them first, and restores the old ones if the new containers fail or are not ready in time.",
     printcolumn = r#"{"name":"Pod","type":"string","jsonPath":".spec.podRef.name","description":"The Pod whose images are changed"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is, or how it ended"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What it waits for, or why it ended so"}"#,
-    printcolumn = r#"{"name":"Gap-ms","type":"integer","priority":1,"jsonPath":".status.gapMilliseconds","description":"From the end of the old container to the new one being ready, in milliseconds"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"Phase of the request"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"Why the request waits, or how it ended"}"#,
+    printcolumn = r#"{"name":"Gap-ms","type":"integer","priority":1,"jsonPath":".status.gapMilliseconds","description":"Milliseconds from the end of the old container until the new one is ready"}"#,
     printcolumn = r#"{"name":"Node","type":"string","priority":1,"jsonPath":".status.target.nodeName","description":"The Pod's node"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The reason in a sentence"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(oldSelf.activeDeadlineSeconds) || (has(self.activeDeadlineSeconds) && self.activeDeadlineSeconds >= oldSelf.activeDeadlineSeconds)").message("activeDeadlineSeconds can only be raised: a request may be given more time, not less").field_path(".activeDeadlineSeconds"))]
@@ -69,11 +68,11 @@ pub const MAX_STEP_SECONDS: i64 = 86_400;
 pub struct PodImageUpdateSpec {
     /// The Pod, in the namespace of the request. Immutable.
     pub pod_ref: PodRef,
-    /// The containers that get another image; sidecars too. Names are unique. Immutable.
+    /// The main containers and sidecars that get another image. Names are unique. Immutable.
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<ContainerImage>,
-    /// Check and pull, then wait: nothing is stopped while this is true. Once the Pod is being changed, it has no effect. The
-    /// deadline does not run while this is true.
+    /// While true, only check and pull: nothing stops, and the deadline does not run. No effect once the drain or the
+    /// change has begun. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub suspend: bool,
@@ -81,46 +80,47 @@ pub struct PodImageUpdateSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Required"))]
     pub pull: Option<Pull>,
-    /// Seconds that the pull of an image may take, tries and the wait for other pulls of the node included. Immutable.
+    /// Seconds for the pull of an image, with retries and waits for other pulls of the node. Default: 600. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400), extend("default" = 600))]
     pub pull_timeout_seconds: Option<i64>,
-    /// Keep the Pod not ready for that many seconds before it is changed, and until its new containers are ready, so that no
-    /// traffic meets a container that stops. It needs the readiness gate `pitstop.dev/ready` or `KruisePodReady`; a Pod
-    /// without one stays in service for these seconds. Absent: the Pod is changed at once. Immutable.
+    /// Seconds for which the Pod must be seen not ready before it is changed; it stays so until its new containers are
+    /// ready. Without a readiness gate `pitstop.dev/ready` or `KruisePodReady`, it stays in service while they pass.
+    /// Default: no drain. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub unready_grace_period_seconds: Option<i64>,
-    /// Seconds after the change until the new containers must be ready. Do not run while the node is not ready, and begin anew
-    /// when it is back. Immutable.
+    /// Seconds that the new containers have to become ready; anew after the node was not ready. Default: 300.
+    /// Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400), extend("default" = 300))]
     pub ready_timeout_seconds: Option<i64>,
-    /// Seconds for which the new containers must then stay ready, without a restart. Do not run while the node is not ready, and
-    /// begin anew when it is back. Immutable.
+    /// Seconds that the new containers must then stay ready, without a restart; anew after the node was not ready.
+    /// Default: 30. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 30))]
     pub observe_seconds: Option<i64>,
-    /// Put the old images back at once if the new ones fail, are not ready in time, or the request is cancelled or runs out of
-    /// time. Immutable.
+    /// Restore the old images at once if the new containers fail or are not ready in time, or on `cancel` or deadline.
+    /// Default: true. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub rollback_on_failure: Option<bool>,
-    /// Seconds after which the request ends. It can be raised while the request runs, not lowered. Absent: the controller's
-    /// default, one hour.
+    /// Seconds after which the request ends. Can only be raised. Default: the controller's `--default-active-deadline`,
+    /// one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = crate::MAX_SECONDS))]
     pub active_deadline_seconds: Option<i64>,
-    /// Change nothing and pull nothing: the status says whether the API server would store the change, and why not.
-    /// Immutable.
+    /// Only report in the status whether the API server would store the change, or why not; pull and change nothing.
+    /// Immutable. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub dry_run: bool,
-    /// End the request. What it has changed is put back, unless `rollbackOnFailure` is false. It cannot be taken back.
+    /// End the request, and restore the old images, unless `rollbackOnFailure` is false. Cannot be unset. Default:
+    /// false.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub cancel: bool,
-    /// Seconds after the end at which the request is deleted. Absent: never.
+    /// Seconds from the end of the request to its deletion. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub ttl_seconds_after_finished: Option<i32>,
@@ -176,22 +176,22 @@ pub struct ContainerImage {
     /// Name of the container in the Pod.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The new image, of the same repository as the one that the container has: another tag, another digest, or both. The Pod
-    /// gets it with the digest that the node has pulled.
+    /// The new image: another tag, digest, or both, of the same repository. The Pod gets it with the digest that the
+    /// node has pulled.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
 }
 
-/// Whether the node must have the images before anything stops: `Required` (default: what cannot be pulled ends the request,
-/// and the Pod has not noticed), `IfPossible` (what cannot be pulled is left to the kubelet, which stops the old container
-/// first) or `Skip` (nothing is pulled: the kubelet does it, after it has stopped the old container).
+/// Whether the node must have the images before anything stops. `Required` (default): a failed pull ends the request,
+/// and nothing stops. `IfPossible`: after a failed pull, the kubelet pulls, once it has stopped the old container.
+/// `Skip`: only the kubelet pulls, after that stop. Immutable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Pull {
-    /// It must.
+    /// A failed pull ends the request.
     #[default]
     Required,
-    /// It is tried.
+    /// After a failed pull, the kubelet pulls.
     IfPossible,
-    /// Nothing is pulled.
+    /// Only the kubelet pulls.
     Skip,
 }

@@ -3,30 +3,34 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How far a request is. A phase that tells of an end is never left again.
+/// How far the request is: the reason of the condition `Reconciling`. `Pending`: the API server checks the change, or
+/// other requests go first. `Pulling`: the node pulls. `Pulled`: the request is suspended, or waits for its turn.
+/// `Draining`: the Pod is taken out of service. `Updating`: the Pod is changed; not all new containers are ready.
+/// `Observing`: they are ready and watched. `RollingBack`: the old images are being restored. Final: `Succeeded`,
+/// `Failed`, `Cancelled`, and `RolledBack` (the new containers failed; the old images are restored).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// It is checked whether the Pod can have the images, or other requests go first.
+    /// Nothing is pulled yet.
     Pending,
-    /// The node pulls them.
+    /// The node pulls.
     Pulling,
-    /// The node has them; the request is suspended, or waits for its turn with the Pod.
+    /// It is suspended, or waits for its turn.
     Pulled,
     /// The Pod is taken out of service.
     Draining,
-    /// The Pod is changed; the new containers are not all ready yet.
+    /// The Pod is changed.
     Updating,
-    /// The new containers are ready, and are watched.
+    /// The new containers are watched.
     Observing,
-    /// The old images are put back.
+    /// The old images are being restored.
     RollingBack,
-    /// Over: the Pod runs the images.
+    /// The update succeeded.
     Succeeded,
-    /// Over: it does not, or not well.
+    /// The update failed.
     Failed,
-    /// Over: it did badly with them, and has the old ones again.
+    /// The old images are restored.
     RolledBack,
-    /// Over: by the user's wish.
+    /// The user cancelled the update.
     Cancelled,
 }
 

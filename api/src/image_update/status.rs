@@ -12,63 +12,61 @@ use crate::{Condition, is_false};
 pub mod conditions {
     pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
 
-    /// True once the request was found valid and the API server would store the change; False with the reason when not.
+    /// True once the request is valid and `target` is known. False if the request ended before.
     pub const ACCEPTED: &str = "Accepted";
-    /// True once the node has all images; False with the reason while it has not, or cannot have them; Unknown where the
-    /// pull is left to the kubelet.
+    /// True once the node has all images. False if it cannot have them. Unknown if the kubelet pulls.
     pub const PULLED: &str = "Pulled";
-    /// True once the Pod was out of service before it was changed; False with the reason while it is not.
+    /// With a drain: True once the Pod was out of service before its change, False while it is not.
     pub const DRAINED: &str = "Drained";
 }
 
-/// How far a request is, and what was there before.
+/// How far the request is, and what the Pod had before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodImageUpdateStatus {
-    /// How far it is: the reason of the condition `Reconciling`.
+    /// How far the request is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the request.
+    /// `metadata.generation` that this status is for; -1 until the controller has seen the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When it ended; never changed.
+    /// When the request ended; never changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<DateTime<Utc>>,
-    /// How it ended, in a sentence.
+    /// How the request ended, in a sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// The Pod that the request was resolved to.
+    /// The Pod that the request was accepted for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
-    /// Every container of the spec, in its order.
+    /// The spec's containers, in the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<ContainerStatus>,
-    /// The old images are put back; this is how the request will end.
+    /// While the old images are being restored: how the request will end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restoring: Option<Restoring>,
-    /// Milliseconds from when the first old container was seen to have ended to when all new ones were seen ready, on the
-    /// controller's clock; for people. Absent where the kubelet told of both in one change of the Pod.
+    /// Milliseconds from the end of the first old container until all new ones were ready, as the controller saw it.
+    /// Informational. Absent if one change of the Pod showed both, or if the node was not ready meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub gap_milliseconds: Option<i64>,
-    /// What holds of the request: `Accepted`, `Pulled`, `Drained`, `Complete`, `Failed`, and `Reconciling` and `Stalled` for
-    /// kstatus.
+    /// Conditions `Accepted`, `Pulled`, `Drained`, `Complete`, `Failed`, and `Reconciling` and `Stalled` for kstatus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The Pod that a request was resolved to when it was accepted.
+/// The Pod that a request was accepted for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// Its UID.
+    /// UID of the Pod.
     #[serde(rename = "podUID")]
     #[schemars(length(max = 128))]
     pub pod_uid: String,
-    /// Its node.
+    /// Node of the Pod.
     #[schemars(length(max = 253))]
     pub node_name: String,
 }
@@ -80,59 +78,59 @@ pub struct ContainerStatus {
     /// Name of the container.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// What the Pod had when the request was accepted.
+    /// The old container: recorded at acceptance, and again just before the Pod is changed.
     pub before: Before,
-    /// What the node has pulled.
+    /// The new image on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pulled: Option<Pulled>,
-    /// The image string that the Pod gets: written down before the Pod is changed. Empty until then.
+    /// The image string that the Pod gets, recorded before the Pod is changed. Absent until then.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub written: String,
-    /// The image string by which the old image is put back: written down before the Pod is changed back. Empty until then.
+    /// The image string that restores the old image, recorded before the Pod is changed back. Absent until then.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub restored: String,
-    /// The new container, as the node's daemon has told of it.
+    /// The new container, as the daemon or the kubelet reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
 }
 
-/// A container before it got another image.
+/// A container before its change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Before {
-    /// The image string of the Pod's spec.
+    /// Image string in the Pod's spec.
     #[schemars(length(max = 512))]
     pub image: String,
-    /// `imageID` of the Pod's status.
+    /// `imageID` in the Pod's status.
     #[serde(rename = "imageID", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub image_id: String,
-    /// `<runtime>://<id>` of the instance that was there.
+    /// `<runtime>://<id>` of the container.
     #[serde(rename = "containerID", default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub container_id: String,
-    /// Its restart count.
+    /// Restart count of the container.
     pub restart_count: i32,
-    /// It ran.
+    /// Whether the container ran.
     #[serde(default, skip_serializing_if = "is_false")]
     pub running: bool,
-    /// It was ready.
+    /// Whether the container was ready.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ready: bool,
 }
 
-/// How a request will end once the old images are back.
+/// How a request will end once the old images are restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Restoring {
-    /// Its phase then.
+    /// The final phase.
     pub phase: Phase,
-    /// The reason.
+    /// The reason of the end.
     #[schemars(length(max = 128))]
     pub reason: String,
-    /// The same in a sentence.
+    /// The reason in a sentence.
     #[schemars(length(max = 1024))]
     pub message: String,
 }

@@ -9,21 +9,21 @@ use crate::{id, is_false};
 /// Longest pull, in seconds.
 pub const MAX_PULL_SECONDS: i64 = 86_400;
 
-/// Have the node have an image, and tell what runs of it. Stays in the book from the beginning of the pull to the end of its
-/// request, and is answered again when something changes. It changes nothing about the container.
+/// Gets the node an image. Stays in the book until its request ends, and is answered again when something changes.
+/// Changes nothing about the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pull {
-    /// The image, of the repository of the one that the named container has.
+    /// The image, of the same repository as the named container's.
     #[schemars(length(min = 1, max = 512))]
     pub image: String,
-    /// When the registry is asked.
+    /// When the daemon asks the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PullPolicy>,
-    /// Seconds for the whole: tries, and the wait for other pulls of the node, included.
+    /// Seconds to get the image, with retries and the wait for other pulls of the node.
     #[schemars(range(min = 1, max = MAX_PULL_SECONDS))]
     pub timeout_seconds: i64,
-    /// What a newer version adds; no daemon has to heed it.
+    /// Members of a newer version. Daemons may ignore them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
@@ -42,27 +42,27 @@ impl From<Pull> for OrderAction {
     }
 }
 
-/// When the registry is asked, as a container's `imagePullPolicy` says: `Always` (so that a tag that has moved is found),
-/// `IfNotPresent` (default: where the node has the image, it is not) or `Never` (the node has the image, or not).
+/// When the daemon asks the registry, as with `imagePullPolicy`. `Always`: always, to find a tag that has moved.
+/// `IfNotPresent` (default): if the node does not have the image. `Never`: never; without the image the order fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum PullPolicy {
     /// Always.
     Always,
-    /// Where the node does not have the image.
+    /// If the node does not have the image.
     #[default]
     IfNotPresent,
     /// Never.
     Never,
 }
 
-/// What the daemon tells of a container's image.
+/// The daemon's report about an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageAnswer {
-    /// What the node has of the image that was ordered.
+    /// The ordered image on the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pulled: Option<Pulled>,
-    /// The newest container of that Pod and name, once it is another one than the order names and has been started.
+    /// The newest container of that Pod and name, if it has started and is not the one that the order names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Running>,
 }
@@ -71,25 +71,24 @@ pub struct ImageAnswer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pulled {
-    /// The runtime's ID of the image, `Image.id` of the CRI: the digest of its configuration, which names its content. Only such
-    /// IDs are compared.
+    /// The runtime's ID of the image (CRI `Image.id`): the digest of its configuration, which names its content.
     #[serde(rename = "imageID")]
     #[schemars(length(max = 256))]
     pub image_id: String,
-    /// Digest of its index or manifest in the repository, `sha256:` and 64 hex digits, of `Image.repo_digests` of the CRI. Empty
-    /// where the runtime knows none: an image that was loaded, not pulled.
+    /// Digest of its index or manifest in the repository (CRI `Image.repo_digests`): `sha256:` and 64 hex digits. Empty
+    /// if the runtime knows none: the image was loaded, not pulled.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub digest: String,
-    /// Its size on the node, in bytes, as the runtime says.
+    /// Its size on the node in bytes, from the runtime.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub bytes: i64,
-    /// Milliseconds that the pull took.
+    /// Duration of the pull in milliseconds.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub milliseconds: i64,
-    /// It was there already: nothing was pulled.
+    /// The node had it already: nothing was pulled.
     #[serde(default, skip_serializing_if = "is_false")]
     pub present: bool,
 }
@@ -106,7 +105,7 @@ pub struct Running {
     #[serde(rename = "imageID")]
     #[schemars(length(max = 256))]
     pub image_id: String,
-    /// Digest of its index or manifest; empty where the runtime knows none.
+    /// Digest of its index or manifest. Empty if the runtime knows none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub digest: String,

@@ -28,11 +28,11 @@ pub const PLURAL: &str = "nodeworks";
 /// Longest answer message, in characters.
 pub const MAX_MESSAGE: usize = 512;
 
-/// Members that this version does not know, since a newer one wrote them. They are kept: an order never changes, so a
-/// book that were written back without them would be refused.
+/// Members that a newer version wrote and this one does not know. They are kept: an order never changes, so the API
+/// server would refuse a book without them.
 pub type Unknown = BTreeMap<String, Value>;
 
-/// What the controller asks of one node's daemon.
+/// The controller's orders.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "pitstop.dev",
@@ -45,44 +45,44 @@ pub type Unknown = BTreeMap<String, Value>;
     status = "NodeWorkStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "The order book of one node: what the controller asks of that node's daemon, and its answers. Internal.",
+    doc = "The order book of one node: orders of the controller, answers of the node's daemon. Internal.",
     printcolumn = r#"{"name":"Runtime","type":"string","jsonPath":".status.runtime.name"}"#,
     printcolumn = r#"{"name":"Version","type":"string","jsonPath":".status.runtime.version"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWorkSpec {
-    /// Open orders. Orders of one Pod are carried out one after another, in this order.
+    /// Open orders. Orders of one Pod run one after another as listed, except `pull` and a `resize` that waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     #[x_kube(validation = Rule::new("self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))").message("an order never changes: withdraw it and place another"))]
     pub orders: Vec<Order>,
-    /// IDs of those orders whose request has ended or is about to. The daemon finishes what it has begun of them, and begins nothing.
+    /// IDs of orders whose request has ended or is about to. The daemon only completes what it has begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 256)), extend("x-kubernetes-list-type" = "set"))]
     pub closed: Vec<String>,
 }
 
-/// One thing to do to one container instance. Never changes; withdrawn by removing it.
+/// One action on one container instance. Never changes; the controller withdraws it by removing it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
-    /// `<request UID>/<container>/<attempt>`.
+    /// `<UID of the request or held Pod>/<container>/<attempt>`.
     #[schemars(length(min = 1, max = 256))]
     pub id: String,
     /// The Pod that the container must belong to.
     pub pod: OrderPod,
     /// The container instance.
     pub container: OrderContainer,
-    /// What to do to it.
+    /// The action.
     pub action: OrderAction,
-    /// What a newer version adds; no daemon has to heed it.
+    /// Members of a newer version. Daemons may ignore them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
 }
 
-/// A Pod as the runtime's labels name it.
+/// A Pod, as in the runtime's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderPod {
@@ -104,29 +104,29 @@ pub struct OrderContainer {
     /// Name of the container in the Pod.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The runtime's full ID: 64 hex digits, no prefix. Runtimes resolve ID prefixes, so a shorter one is refused.
+    /// The runtime's full ID: 64 hex digits. Runtimes resolve prefixes, so a shorter ID is refused.
     #[schemars(regex(pattern = id::PATTERN))]
     pub id: String,
 }
 
-/// What to do; exactly one member is set.
+/// An action. Exactly one member is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("[has(self.recreate), has(self.verify), has(self.resize), has(self.pull)].filter(set, set).size() == 1").message("exactly one action must be set: recreate, verify, resize or pull"))]
 pub struct OrderAction {
-    /// Stop the container, so that the kubelet starts it anew.
+    /// Stop the container, so that the kubelet starts it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recreate: Option<Recreate>,
-    /// Tell what the cgroups of the container and of its Pod hold. Changes nothing.
+    /// Report what the cgroups of container and Pod hold. Changes nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<Verify>,
     /// Give the container and its Pod other resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<Resize>,
-    /// Have the node have an image, and tell what runs of it.
+    /// Get the node an image, and report what the container runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
-    /// An action of a newer version. A daemon that knows none of the members refuses the order.
+    /// Actions of a newer version. A daemon that knows no member refuses the order.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
@@ -136,11 +136,12 @@ pub struct OrderAction {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recreate {
-    /// Seconds between the stop signal and the kill. Absent: the Pod's own, from the runtime's annotation.
+    /// Seconds that the preStop hook and the stop share. Default: the Pod's own, from the runtime's annotation; without
+    /// one, 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub grace_period_seconds: Option<i64>,
-    /// What a newer version adds; no daemon has to heed it.
+    /// Members of a newer version. Daemons may ignore them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
@@ -160,11 +161,11 @@ impl From<Recreate> for OrderAction {
     }
 }
 
-/// Tell what the cgroups hold.
+/// Report what the cgroups hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Verify {
-    /// What a newer version adds; no daemon has to heed it.
+    /// Members of a newer version. Daemons may ignore them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: Unknown,
@@ -176,25 +177,25 @@ impl From<Verify> for OrderAction {
     }
 }
 
-/// What the node's daemon answers.
+/// The daemon's answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWorkStatus {
-    /// `metadata.generation` of the orders that the answers speak of.
+    /// `metadata.generation` of the answered orders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
-    /// The boot of the node that `acknowledgedUptimeSeconds` counts from.
+    /// The boot that `acknowledgedUptimeSeconds` counts from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<Boot>,
     /// The container runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimeInfo>,
-    /// One answer per order that the daemon has seen; forgotten once the order is gone.
+    /// One answer for each order that the daemon has seen. Removed once the order is gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["orderID"]))]
     pub answers: Vec<Answer>,
-    /// The Pods that are held at other resources than those of their spec.
+    /// Pods held at other resources than their specs say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub held: Vec<Held>,
@@ -208,7 +209,7 @@ pub struct Boot {
     pub id: String,
 }
 
-/// A container runtime, as its `Version` call names it.
+/// A container runtime, from its `Version` call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimeInfo {
     /// For example `containerd`.
@@ -219,75 +220,75 @@ pub struct RuntimeInfo {
     pub version: String,
 }
 
-/// How far an order is. No version adds a state: a reason says more.
+/// State of an order. No version adds one: reasons say more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AnswerState {
-    /// Checked against the runtime; the daemon may act from now on.
+    /// Checked against the runtime; the daemon may act.
     Acknowledged,
-    /// Carried out: the named container is gone, or has what it was to be given, or what was asked about it is in `observed`.
+    /// Carried out: the container is gone or has its resources, or the report is in `observed` or `image`.
     Done,
-    /// Not carried out, and never will be; the reason says why.
+    /// Not carried out, now or later; the reason says why.
     Refused,
-    /// Tried in vain, and the container still runs.
+    /// Tried without success; a container to stop still runs.
     Failed,
 }
 
-/// Why an answer is what it is.
+/// Why an order is in its state: see `docs/design/order-protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AnswerReason {
-    /// `Refused`: the runtime has no such container, or it had ended before the daemon looked.
+    /// `Refused`: the runtime has no such container, or it has ended.
     NotRunning,
     /// `Refused`: the runtime's labels name another Pod or container.
     WrongContainer,
-    /// `Refused`: the order itself makes no sense to this daemon.
+    /// `Refused`: the daemon does not understand it, or it has another order's ID.
     InvalidOrder,
-    /// `Acknowledged`, `Done`: the container's preStop hook failed, or did not end in time; the stop went ahead.
+    /// `Acknowledged`, `Done`: the hook failed or did not end in time; the stop goes ahead.
     PreStopHookFailed,
-    /// `Acknowledged`: several stops had no effect; the daemon goes on, ever more rarely, until the order is withdrawn.
+    /// `Acknowledged`: several stops had no effect; the daemon repeats them less and less often.
     StopRetried,
-    /// `Done`: the container ended by itself before the stop was sent.
+    /// `Done`: the container ended before a stop was sent.
     EndedByItself,
-    /// `Failed`: the runtime would not stop it.
+    /// `Failed`: the runtime returned an error that no retry can change.
     StopFailed,
-    /// `Failed`: the daemon cannot read the cgroups; the message says which file and why.
+    /// `Failed`: a cgroup cannot be found or read; the message says which file and why.
     CgroupUnreadable,
-    /// `Refused`: this daemon was not given the right to change resources.
+    /// `Refused`: the daemon runs without `--resize`.
     NotEnabled,
     /// `Refused`: the container may use swap, which would change with its memory.
     Swap,
-    /// `Refused`: the kubelet's static managers have given the container CPUs or memory nodes of its own.
+    /// `Refused`: the container has CPUs or memory nodes of its own.
     Pinned,
-    /// `Refused`: the request of the order has ended, and no stop of this daemon is under way.
+    /// `Refused`: the request has ended; the daemon does not stop the container.
     RequestOver,
-    /// `Refused`: so many Pods are held on this node that no other can be ([`MAX_HELD`]).
+    /// `Refused`: the record is full (128 Pods, 512 containers, 64 of one Pod).
     TooManyHeld,
-    /// `Acknowledged`: more memory is in use than the new limit would leave room for; the daemon looks again.
+    /// `Acknowledged`: memory in use leaves no room for the lower limit; the daemon looks again.
     MemoryInUse,
-    /// `Acknowledged`: the runtime or the kernel did not take the new resources; the daemon tries again.
+    /// `Acknowledged`: runtime, systemd or kernel did not take the resources; the daemon tries again.
     ResizeRetried,
-    /// `Failed`: the runtime or the kernel will not take the new resources; the message says which and why.
+    /// `Failed`: runtime or kernel will not take the resources, or the record is missing.
     ResizeFailed,
     /// `Acknowledged`: the image is being pulled.
     Pulling,
     /// `Acknowledged`: other pulls of the node go first.
     PullQueued,
-    /// `Acknowledged`: the pull failed, and is tried again; the message says why.
+    /// `Acknowledged`: the pull failed; the daemon tries again.
     PullRetried,
-    /// `Acknowledged`: the node has had the image, and has it no more; it is pulled again.
+    /// `Acknowledged`: the node lost the image; the daemon pulls it again.
     ImageGone,
-    /// `Failed`: the registry does not have the image, or did not give it in time; the message has its words.
+    /// `Failed`: the registry does not have the image.
     PullFailed,
-    /// `Failed`: the registry wants credentials, or other ones than the node has.
+    /// `Failed`: the registry wants credentials, or others than the node has.
     PullUnauthorized,
-    /// `Failed`: the node has not got the image in time.
+    /// `Failed`: the image did not come in time.
     PullTimedOut,
-    /// `Failed`: the node does not have the image, and is not to pull it.
+    /// `Failed`: not on the node, and the policy is `Never`.
     ImageNeverPull,
     /// `Failed`: the node has no room for images.
     NoDiskRoom,
-    /// `Refused`: the image is of another repository than that of the named container.
+    /// `Refused`: another repository than the named container's.
     WrongRepository,
-    /// A reason of a newer version; never written.
+    /// A reason of a newer version. Never written.
     #[serde(other)]
     #[schemars(skip)]
     Unknown,
@@ -301,27 +302,28 @@ pub struct Answer {
     #[serde(rename = "orderID")]
     #[schemars(length(min = 1, max = 256))]
     pub order_id: String,
-    /// How far it is.
+    /// `Acknowledged`: checked, the daemon may act. `Done`: carried out. `Refused`: not carried out. `Failed`: tried
+    /// without success.
     pub state: AnswerState,
-    /// Why, where there is something to say.
+    /// Why, if there is more to say.
     #[serde(default, skip_serializing_if = "is_unsaid")]
     pub reason: Option<AnswerReason>,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub message: String,
-    /// Seconds from the node's boot to the acknowledgement, so that a daemon that starts anew knows the grace left.
+    /// Seconds from the node's boot to the acknowledgement: tells a new daemon process the remaining grace period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub acknowledged_uptime_seconds: Option<i64>,
-    /// The daemon process that acknowledged: one that starts anew acknowledges again before it acts.
+    /// The daemon process that acknowledged. A new process acknowledges again before it acts.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub acknowledged_by: String,
-    /// `Done` of a `verify` or a `resize`: what the cgroups held then.
+    /// If a `verify` or `resize` is `Done`: what the cgroups held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed: Option<Box<Observed>>,
-    /// Of a `pull`: what the node has, and what runs.
+    /// For a `pull`: the image on the node, and what the container runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Box<ImageAnswer>>,
 }

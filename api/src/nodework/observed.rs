@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Observed {
-    /// The container's.
+    /// The container's cgroup.
     pub container: Cgroup,
-    /// The Pod's, which caps all its containers together.
+    /// The Pod's cgroup, which limits all its containers together.
     pub pod: Cgroup,
 }
 
-/// What one cgroup holds. The names of v2 and v1 differ; what is absent has no limit, or is not there.
+/// Values of a cgroup, with file names of v2, then v1. Absent: no limit, or no such value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cgroup {
-    /// Microseconds of CPU time in each period: the first number of `cpu.max`, or `cpu.cfs_quota_us`. Absent: no limit.
+    /// Microseconds of CPU time in each period: first number of `cpu.max`, or `cpu.cfs_quota_us`. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub cpu_quota: Option<i64>,
-    /// Microseconds: the second number of `cpu.max`, or `cpu.cfs_period_us`.
+    /// Microseconds of a period: second number of `cpu.max`, or `cpu.cfs_period_us`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub cpu_period: Option<i64>,
@@ -33,16 +33,16 @@ pub struct Cgroup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub cpu_weight: Option<i64>,
-    /// Bytes: `memory.max`, or `memory.limit_in_bytes`. Absent: no limit.
+    /// Bytes: `memory.max` or `memory.limit_in_bytes`. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub memory_limit: Option<i64>,
-    /// Bytes in use, page cache included: `memory.current`, or `memory.usage_in_bytes`.
+    /// Bytes in use, with page cache: `memory.current` or `memory.usage_in_bytes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub memory_usage: Option<i64>,
-    /// Processes that the kernel has killed for want of memory since the cgroup was made: `oom_kill` of
-    /// `memory.events`, where those of the cgroups below count too, or of `memory.oom_control`.
+    /// Processes killed for lack of memory since the cgroup was made: `oom_kill` of `memory.events` (with cgroups
+    /// below) or `memory.oom_control`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub oom_kills: Option<i64>,

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// The ID of an order, as the controller makes it. To a daemon it is any text.
+/// The ID of an order, as the controller writes it. Daemons do not parse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderId<'a> {
-    /// UID of the request that wants it, or of the Pod that is held at something.
+    /// UID of the request, or of the held Pod.
     pub owner: &'a str,
     /// Name of the container.
     pub container: &'a str,
-    /// Which of the orders of that owner about the container it is.
+    /// Number of the order for that owner and container.
     pub attempt: u32,
 }
 

@@ -3,8 +3,8 @@
 use super::{ContainerRecreateRequestSpec, FailurePolicy};
 use crate::MAX_SECONDS;
 
-/// Fills in what `OpenKruise`'s admission fills in without looking at the Pod: `strategy` and its
-/// `failurePolicy`. A Pod's grace has no bound, a request's has: [`MAX_SECONDS`]. `pod_grace_seconds` is the Pod's own grace period, taken when the request names none.
+/// Fills in `strategy` and its `failurePolicy`, as `OpenKruise`'s admission does. If the request names no grace period,
+/// it gets the Pod's own (`pod_grace_seconds`), but at most [`MAX_SECONDS`]: a Pod's own has no bound.
 pub fn apply_defaults(spec: &mut ContainerRecreateRequestSpec, pod_grace_seconds: Option<i64>) {
     let strategy = spec.strategy.get_or_insert_default();
     strategy.failure_policy.get_or_insert(FailurePolicy::Fail);

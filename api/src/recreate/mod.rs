@@ -26,7 +26,7 @@ pub use validate::validate;
 use crate::schema::{immutable, rule};
 use crate::{Condition, is_false};
 
-/// What `kind` says.
+/// The value of `kind`.
 pub const KIND: &str = "ContainerRecreateRequest";
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "containerrecreaterequests";
@@ -34,7 +34,7 @@ pub const PLURAL: &str = "containerrecreaterequests";
 /// Most containers that one request may name.
 pub const MAX_CONTAINERS: usize = 64;
 
-/// Longest container ID that a request names, `<runtime>://` included, in characters.
+/// Longest container ID of a request, with `<runtime>://`, in characters.
 pub const MAX_CONTAINER_ID: usize = 128;
 
 /// Most ports of a container that a request shows.
@@ -44,18 +44,18 @@ pub const MAX_PORTS: usize = 256;
 pub mod conditions {
     pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
 
-    /// True once the request was found valid and its containers were resolved; False with the reason when not.
+    /// True: the request is valid, and its containers are found. False: the reason says why.
     pub const ACCEPTED: &str = "Accepted";
-    /// True when a container's preStop hook failed, though its stop went ahead; else absent.
+    /// True: a container's preStop hook failed, and the stop went ahead. Otherwise absent.
     pub const PRE_STOP_HOOK_FAILED: &str = "PreStopHookFailed";
-    /// `OpenKruise`'s: True from when the drain began, which is its `lastTransitionTime`.
+    /// `OpenKruise`'s. True: the drain began at `lastTransitionTime`.
     pub const PRE_RECREATE_GRACE: &str = "PreRecreateGrace";
-    /// Whether the Pod was out of service before its first container was stopped, and if not, whether it still can be;
-    /// only where a drain was asked for.
+    /// True: the Pod was not ready before the first stop. False: the reason says why not. Absent: no drain is
+    /// requested.
     pub const DRAINED: &str = "Drained";
 }
 
-/// What to restart, and how.
+/// Which containers to restart, and how.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "apps.kruise.io",
@@ -71,40 +71,41 @@ pub mod conditions {
     status = "ContainerRecreateRequestStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Asks for a restart of named containers of one running Pod, in place.",
+    doc = "Restarts named containers of one running Pod in place.",
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"Pending, Recreating or Completed"}"#,
     printcolumn = r#"{"name":"Pod","type":"string","jsonPath":".spec.podName","description":"The Pod whose containers are restarted"}"#,
     printcolumn = r#"{"name":"Node","type":"string","jsonPath":".metadata.labels.crr\\.apps\\.kruise\\.io/node-name","description":"The Pod's node"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Result","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"Complete, or why it failed, or what it waits for"}"#,
-    printcolumn = r#"{"name":"Drained","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Drained\")].reason","description":"How far the Pod is out of service, where that was asked for"}"#,
-    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence: what it waits for, or how it went"}"#
+    printcolumn = r#"{"name":"Result","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"Outcome of the request, or what it waits for"}"#,
+    printcolumn = r#"{"name":"Drained","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Drained\")].reason","description":"State of the drain, if requested"}"#,
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The result in a sentence"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateRequestSpec {
     /// Name of the Pod, in the request's namespace.
     #[schemars(length(min = 1, max = 253))]
     pub pod_name: String,
-    /// The containers to restart, in the order in which they are stopped. Names are unique.
+    /// The containers to restart, stopped in this order. Names are unique.
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<RecreateContainer>,
     /// How to restart them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = {}))]
     pub strategy: Option<RecreateStrategy>,
-    /// Seconds after which the request ends whatever happened. Absent: the controller's default, one hour.
+    /// Seconds after which the request ends: nothing new begins, and a stop under way completes. Default: the
+    /// controller's `--default-active-deadline`, one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 3, max = crate::MAX_SECONDS))]
     pub active_deadline_seconds: Option<i64>,
-    /// Seconds after the end at which the request is deleted. Absent: never.
+    /// Seconds from the end of the request to its deletion. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-/// The spec never changes. But `OpenKruise`'s typed clients know neither `preStop.sleep` nor `strategy.mechanism`, and send
-/// an object that they have read without them: what such a client cannot carry may be absent from an update. The
-/// webhook puts it back; where that is not reached, what was resolved at acceptance stays in force.
+/// Makes the spec immutable. `OpenKruise`'s typed clients drop `preStop.sleep` and `strategy.mechanism`, so these two
+/// may be absent from an update. The webhook restores them; if it is not reached, what was recorded at acceptance stays
+/// in force.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
     const WHY: &str = ": spec of ContainerRecreateRequest is immutable";
     immutable(spec, "spec", &["podName", "activeDeadlineSeconds", "ttlSecondsAfterFinished"], WHY);
@@ -140,26 +141,26 @@ fn droppable(schema: &mut JSONSchemaProps, path: &str, field: &str, why: &str) {
     rule(schema, field, kept, format!("{path}.{field}{why}"));
 }
 
-/// One container to restart. All but the name is filled in at admission and must be left empty by users.
+/// A container to restart. Users set only `name`; admission fills in the rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecreateContainer {
     /// Name of the container in the Pod.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// The container's preStop hook; read-only.
+    /// The container's preStop hook. Read-only, for information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_stop: Option<PreStopHandler>,
-    /// The container's ports, when the hook needs them; read-only.
+    /// The container's ports, if the hook is `httpGet`. Read-only, for information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub ports: Vec<ContainerPort>,
-    /// The container as it was when the request was made; read-only.
+    /// The container when the request was created. Read-only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_context: Option<StatusContext>,
 }
 
-/// A preStop hook as `OpenKruise` writes it, and `sleep`.
+/// A preStop hook as in `OpenKruise`, and `sleep`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreStopHandler {
@@ -181,11 +182,11 @@ pub struct PreStopHandler {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusContext {
-    /// `<runtime>://<64 hex digits>` as in the Pod's status.
+    /// `<runtime>://<64 hex digits>`, from the Pod's status.
     #[serde(rename = "containerID")]
     #[schemars(length(max = 128))]
     pub container_id: String,
-    /// The Pod status's restart count of the container.
+    /// Its restart count, from the Pod's status.
     pub restart_count: i32,
 }
 
@@ -193,74 +194,75 @@ pub struct StatusContext {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecreateStrategy {
-    /// What a failed stop means for the containers after it.
+    /// Whether a failed container ends the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "Fail"))]
     pub failure_policy: Option<FailurePolicy>,
-    /// Restart a container only after the one before it is up again.
+    /// The next stop waits until the container before has `Succeeded`. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub ordered_recreate: bool,
-    /// Restart a container also when it was restarted by others since the request was made.
+    /// Also restart a container that has restarted since the request was made. Default: false, it counts as restarted.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub force_recreate: bool,
-    /// Seconds between the stop signal and the kill. Absent: the Pod's own.
+    /// Seconds for the preStop hook and the time from stop signal to kill (at least 2), together. With 0 no hook runs.
+    /// Default: the Pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds for which the Pod is kept not ready before the first stop, counted from when it is seen not ready; with
-    /// a readiness gate `KruisePodReady` or `pitstop.dev/ready` in the Pod, else they only pass. Absent: no drain.
+    /// Seconds for which the Pod must be seen not ready before the first stop. Without a readiness gate
+    /// `KruisePodReady` or `pitstop.dev/ready`, it stays in service while they pass. Default: no drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub unready_grace_period_seconds: Option<i64>,
-    /// Seconds that a new container must have run before it counts as restarted.
+    /// A new container counts as restarted when it is Ready and has run for so many seconds. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS), extend("default" = 0))]
     pub min_started_seconds: i32,
-    /// By which means a container is restarted.
+    /// `Runtime`, `Kubelet` or `Auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
 }
 
-/// By which means a container is restarted: `Runtime` (the node's daemon stops it through the container runtime),
-/// `Kubelet` (the kubelet restarts it because its image string changes: the digest that runs already is written into it),
-/// or `Auto` (default), `Runtime` where the node's daemon answers and the container comes back that way, else
-/// `Kubelet`. An addition to `OpenKruise`'s fields.
+/// How a container is restarted. `Runtime`: the node's daemon stops it through the runtime. `Kubelet`: the kubelet
+/// restarts it, because its image string gets the running digest. `Auto` (default): `Runtime` if the daemon answers and
+/// the container surely starts again, otherwise `Kubelet`. `OpenKruise` has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mechanism {
-    /// The node's daemon stops it through the container runtime.
+    /// The daemon stops it.
     Runtime,
-    /// The kubelet restarts it because its image string changes.
+    /// The kubelet restarts it.
     Kubelet,
-    /// `Runtime` where the node's daemon answers and the container comes back that way, else `Kubelet`.
+    /// `Runtime` if possible and sure, otherwise `Kubelet`.
     #[default]
     Auto,
 }
 
-/// What a container that cannot be stopped means for the request: `Fail` (default: the request ends) or `Ignore` (the
-/// request goes on with the next container).
+/// What follows if a container fails. `Fail` (default): the request fails. `Ignore`: it continues with the other
+/// containers, then fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum FailurePolicy {
-    /// The request ends.
+    /// The request fails.
     #[default]
     Fail,
-    /// The request goes on with the next container.
+    /// It continues with the other containers, then fails.
     Ignore,
 }
 
-/// Phases of a request and of its containers; one enum, as in `OpenKruise`.
+/// Phase of a request. `Pending`: waits for its turn. `Recreating`: at work. `Completed`: over, whatever the outcome.
+/// Others are for containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Request: waits for its turn. Container: not stopped yet.
+    /// Nothing is stopped yet.
     Pending,
-    /// Request: at work. Container: stopped, not yet up again.
+    /// At work.
     Recreating,
-    /// Container only: up again.
+    /// Container only.
     Succeeded,
-    /// Container only: could not be stopped.
+    /// Container only.
     Failed,
-    /// Request only: over, whatever the outcome.
+    /// Request only.
     Completed,
 }
 
@@ -277,60 +279,61 @@ impl Phase {
     }
 }
 
-/// How far a request is.
+/// Progress and outcome of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateRequestStatus {
-    /// `Pending`, `Recreating` or `Completed`: the reason of the condition `Reconciling`.
+    /// The reason of the condition `Reconciling`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "phase")]
     pub phase: Option<Phase>,
-    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the request.
+    /// `metadata.generation` that this status describes. -1: the controller has not seen the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the request ended; set together with `Completed` and never changed.
+    /// When the request ended. Set with phase `Completed`, never changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<DateTime<Utc>>,
-    /// Why the request ended early; empty when all containers were handled.
+    /// Why the request ended early. Empty if all containers were handled.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// One entry per container of the spec, in its order.
+    /// The containers, in the spec's order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_recreate_states: Vec<ContainerRecreateState>,
-    /// The containers that run after their restart.
+    /// The new instances at the end of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub container_status_snapshot: Vec<ContainerStatusSnapshot>,
-    /// What holds of the request: `Accepted`, `Complete`, `Failed`, `Drained`, `PreStopHookFailed`, `Reconciling` and
-    /// `Stalled` for kstatus, and `OpenKruise`'s `PreRecreateGrace`.
+    /// Conditions: `Accepted`, `Complete`, `Failed`, `Drained`, `PreStopHookFailed`; `Reconciling` and `Stalled` for
+    /// kstatus; `OpenKruise`'s `PreRecreateGrace`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// What the controller resolved the request to; the daemon is told nothing else.
+    /// The exact containers that the controller found. Its orders name only these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
 }
 
-/// One container's part of a request.
+/// Progress of one container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRecreateState {
     /// Name of the container.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// `Pending`, `Recreating`, `Succeeded` or `Failed`.
+    /// `Pending`: not stopped yet. `Recreating`: stopped, not yet `Succeeded`. `Succeeded`: another instance is Ready
+    /// and has run for `minStartedSeconds`. `Failed`: cannot be stopped, or will not start again.
     pub phase: Phase,
-    /// Why it failed; empty in every other state.
+    /// Why it failed. Empty in other phases.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// True when pitstop's own stop ended the container.
+    /// True only if pitstop's stop or pin ended the container.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_killed: bool,
 }
 
-/// A container of the Pod after its restart.
+/// The new instance of a container.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerStatusSnapshot {
@@ -347,7 +350,7 @@ pub struct ContainerStatusSnapshot {
     pub container_id: String,
 }
 
-/// What a request was resolved to when it was accepted: read from the Pod, not from the user.
+/// The exact instances, read from the Pod, not from the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
@@ -358,40 +361,40 @@ pub struct Target {
     /// Node of the Pod.
     #[schemars(length(max = 253))]
     pub node_name: String,
-    /// The containers to stop, in the order of the spec.
+    /// The containers to stop, in the spec's order.
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<TargetContainer>,
-    /// By which means the request asked for it when it was accepted. Absent: `Auto`.
+    /// The request's mechanism at acceptance. Absent: `Auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mechanism: Option<Mechanism>,
 }
 
-/// The one container instance that a request may stop.
+/// The only instance of a container that a request may stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetContainer {
     /// Name of the container.
     #[schemars(length(max = 63))]
     pub name: String,
-    /// `<runtime>://<64 hex digits>`: the instance to stop; another one means that it was restarted.
+    /// `<runtime>://<64 hex digits>` of the instance to stop. Another ID means that it was restarted.
     #[serde(rename = "containerID")]
     #[schemars(length(max = 128))]
     pub container_id: String,
-    /// Its restart count: a Pod status with a lower one is older than the request.
+    /// Its restart count. A Pod status with a lower count is older than the request.
     pub restart_count: i32,
-    /// The image string by which the kubelet restarts it; absent when the runtime does.
+    /// The image string that makes the kubelet restart it. Absent: the daemon stops it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<Pin>,
 }
 
-/// A change of a container's image string that leaves the image what it is.
+/// Another image string for the same image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
-    /// The image of the Pod's spec when the request was accepted; any other one is left alone.
+    /// The image string to replace. The controller changes no other.
     #[schemars(length(max = 512))]
     pub from: String,
-    /// The image to set: the same repository, with the digest that runs.
+    /// The image string to set: the same repository, with the running digest.
     #[schemars(length(max = 512))]
     pub image: String,
 }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::quantity::{MAX_TEXT, Resource, ceiling, decimal};
 use crate::text::quoted;
 
-/// An amount of a resource: a quantity such as `500m` or `1Gi`, or a change such as `+20%`, `-10%` or `x1.5`.
+/// A quantity such as `500m` or `1Gi`, or a change such as `+20%`, `-10%` or `x1.5`.
 ///
-/// A bare whole number in YAML counts as a quantity, as in a Pod.
+/// A whole number in YAML is a quantity, as in a Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount(String);
 
-/// A relative amount of memory is rounded up to this many bytes, where there is more of it: a whole number of pages.
+/// If memory of at least this many bytes changes, the result is rounded up to a multiple of them: whole pages.
 const MEBIBYTE: i64 = 1 << 20;
 
 impl Amount {
@@ -29,7 +29,7 @@ impl Amount {
         &self.0
     }
 
-    /// The amount in the resource's unit, where only a quantity will do. Fails with what is wrong, and what would be right.
+    /// The quantity in the resource's unit. The error says what to write instead.
     pub fn quantity(&self, resource: Resource) -> Result<i64, String> {
         let text = self.0.as_str();
         let wrong = || {
@@ -42,8 +42,8 @@ impl Amount {
         resource.parse(text).ok_or_else(wrong)
     }
 
-    /// The amount in the resource's unit, where `current` is what it changes. A change is rounded up: to whole
-    /// millicores, and to whole mebibytes from one on. Fails with what is wrong, and what would be right.
+    /// The amount in the resource's unit. A change of `current` is rounded up: to millicores, and from one mebibyte on
+    /// to mebibytes. The error says what to write instead.
     pub fn resolve(&self, resource: Resource, current: Option<i64>) -> Result<i64, String> {
         let text = self.0.as_str();
         if text.len() > MAX_TEXT {
@@ -79,7 +79,7 @@ fn example(resource: Resource) -> &'static str {
     }
 }
 
-/// What a change multiplies by, as a fraction; absent for a quantity.
+/// The factor of a change, as a fraction; absent for a quantity.
 fn factor(text: &str) -> Result<Option<(i128, i128)>, String> {
     let wrong = || format!("{} is no change: write +20%, -10% or x1.5", quoted(text));
     let number = |number: &str| {
@@ -145,7 +145,7 @@ impl JsonSchema for Amount {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A quantity such as `500m` or `1Gi`, or a change of what the container has: `+20%`, `-10%`, `x1.5`.",
+            "description": "A quantity such as `500m` or `1Gi`, or a change of the container's amount: `+20%`, `-10%`, `x1.5`.",
             "x-kubernetes-int-or-string": true,
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "maxLength": 64,

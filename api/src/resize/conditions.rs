@@ -2,11 +2,11 @@
 
 pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
 
-/// True once the request was found valid and what it means was resolved; False with the reason when not.
+/// True once the request is accepted; False, with the reason, if it is not.
 pub const ACCEPTED: &str = "Accepted";
-/// True when the node's daemon has found the resources in the kernel, but for a CPU quota where the kubelet sets none;
-/// False, with what it has found, when the kernel has something else than the kubelet says; Unknown, with the reason,
-/// when it cannot tell.
+/// True: the kernel has the resources, except a CPU quota that the kubelet does not set. False: it has the values in
+/// the message instead. Unknown: the daemon could not tell; the reason says why.
 pub const VERIFIED: &str = "Verified";
-/// False, with the reason, where what the daemon gave is not admitted anew once a later request is gone; else True.
+/// `CRI`: False, with the reason, if admission refuses to give the resources again after a later request is gone. True
+/// once they are given again.
 pub const IN_FORCE: &str = "InForce";

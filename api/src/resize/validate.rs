@@ -8,10 +8,10 @@ use crate::quantity::Resource;
 use crate::text::quoted;
 use crate::{Invalid, too_long};
 
-/// Least bytes by which a memory limit is lowered at a time.
+/// Smallest `memoryShrink.step`, in bytes.
 const LEAST_STEP: i64 = 1 << 20;
 
-/// The first reason to refuse the request, judged without the Pod.
+/// The first reason to refuse the request, without its Pod.
 pub fn validate(spec: &PodResizeSpec) -> Result<(), Invalid> {
     if spec.pod_ref.name.is_empty() {
         return Err(Invalid::new("spec.podRef.name", "must name a Pod of the namespace"));
@@ -49,7 +49,7 @@ fn durations(spec: &PodResizeSpec) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// What is said of lower memory limits are amounts.
+/// The amounts of `memoryShrink` are valid.
 fn shrinking(shrink: &MemoryShrink) -> Result<(), Invalid> {
     let of = |field: &str, text: Option<&String>, least: i64| {
         let Some(text) = text else { return Ok(()) };
@@ -88,7 +88,7 @@ fn containers(containers: &[ContainerResize]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Refuses what is no amount, whatever it changes.
+/// Refuses an amount that is wrong for every container.
 fn amount_of(resource: &str, amount: &Amount) -> Result<(), String> {
     let known = Resource::ALL.into_iter().find(|known| known.as_str() == resource);
     let known = known.ok_or_else(|| "only cpu and memory can be resized in place".to_owned())?;

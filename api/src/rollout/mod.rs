@@ -25,38 +25,38 @@ use crate::quantity::{Resource, Resources};
 use crate::resize::Amount;
 use crate::schema::{immutable, rule};
 
-/// What `kind` says.
+/// Value of `kind`.
 pub const KIND: &str = "InPlaceRollout";
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "inplacerollouts";
 
 /// Most containers that may be named.
 pub const MAX_CONTAINERS: usize = 64;
-/// What the value of a label is.
+/// Pattern of label values.
 pub const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 /// Most labels that may be named.
 pub const MAX_LABELS: usize = 16;
 /// Most annotations that may be named.
 pub const MAX_ANNOTATIONS: usize = 16;
-/// Most characters of the name of an annotation: 253 of its domain, a slash, 63 of its own.
+/// Most characters of an annotation's name: 253 of its domain, a slash, 63 of its own.
 pub const MAX_ANNOTATION: usize = 317;
-/// Most seconds for which a Pod is watched before it counts: a day.
+/// Most seconds of a soak: a day.
 pub const MAX_SOAK_SECONDS: i64 = 86_400;
-/// Seconds for which a Pod is watched where nothing else is said.
+/// Default of `strategy.soakSeconds`.
 pub const SOAK_SECONDS: i64 = 10;
-/// Label of a workload that is parked: its own controller makes no new Pods when its template changes. The value is what to
-/// release it to: of a `Deployment` `Unpaused`, of a `StatefulSet` the partition, of a `DaemonSet` `RollingUpdate`.
+/// Label of a parked workload, whose own controller replaces no Pods when the template changes. The value says what to
+/// release it to: `Unpaused` (`Deployment`), the partition (`StatefulSet`) or `RollingUpdate` (`DaemonSet`).
 pub const PARKED: &str = "pitstop.dev/parked";
-/// Before the value of that label, in a write of the controller: admission releases the workload, and does not store it.
+/// Prefix of that value by which the controller asks admission to release the workload. Admission stores no such label.
 pub const RELEASE: &str = "release-";
-/// Annotation of a `Deployment`'s Pod that was updated in place: to which revision.
+/// Annotation of a Pod that was updated in place, of a `Deployment` or selected by labels: its revision.
 pub const POD_REVISION: &str = "pitstop.dev/revision";
-/// Label of an `InPlaceRollout` that is armed: admission may park its workload. Only the controller sets it.
+/// Label of an armed `InPlaceRollout`: admission may park its workload. Only the controller sets it.
 pub const ARMED: &str = "pitstop.dev/armed";
-/// Seconds without progress after which a rollout is stalled, where nothing else is said.
+/// Default of `progressDeadlineSeconds`.
 pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
 
-/// Which workload, and how carefully.
+/// Which Pods are restarted or updated, to what, and how.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "pitstop.dev",
@@ -72,74 +72,69 @@ pub const PROGRESS_DEADLINE_SECONDS: i64 = 600;
     status = "InPlaceRolloutStatus",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Stands beside one workload, or selects Pods, and services the Pods in place, in order and within a budget: restarts them, and gives them what a changed template says, or what it says itself. No Pod is made anew.",
+    doc = "Restarts or updates Pods of one workload, or selected by labels, in place, in order and within a budget. An update gives them the images and resources of a changed template, or of the rollout itself. No Pod is replaced.",
     printcolumn = r#"{"name":"Kind","type":"string","jsonPath":".spec.targetRef.kind","description":"The workload's kind"}"#,
     printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.targetRef.name","description":"The workload"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"How far it is"}"#,
-    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"What it waits for, or what it has done"}"#,
-    printcolumn = r#"{"name":"Pods","type":"integer","jsonPath":".status.pods","description":"Pods that the restart or the update is for"}"#,
-    printcolumn = r#"{"name":"Current","type":"integer","jsonPath":".status.current","description":"Those of them that are done"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"Phase of the rollout"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type==\"Complete\")].reason","description":"Why the rollout waits, or what it has done"}"#,
+    printcolumn = r#"{"name":"Pods","type":"integer","jsonPath":".status.pods","description":"Pods of the restart or update"}"#,
+    printcolumn = r#"{"name":"Current","type":"integer","jsonPath":".status.current","description":"Pods that are done"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The same in a sentence"}"#
+    printcolumn = r#"{"name":"Message","type":"string","priority":1,"jsonPath":".status.conditions[?(@.type==\"Complete\")].message","description":"The reason in a sentence"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceRolloutSpec {
-    /// The workload, in the namespace of the rollout. Of several rollouts for one workload only the oldest acts. One of
-    /// `targetRef` and `selector` must be there. Immutable.
+    /// The workload, in the rollout's namespace. Only the oldest rollout of a workload acts. Exactly one of `targetRef`
+    /// and `selector` is required. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
-    /// The Pods, in the namespace of the rollout, whoever has made them: for Pods that no Deployment, StatefulSet or DaemonSet
-    /// owns. A Pod that has ended does not count. Immutable.
+    /// Pods of any owner in the rollout's namespace: meant for those that no Deployment, StatefulSet or DaemonSet owns.
+    /// Pods that have ended are not selected. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<PodSelector>,
-    /// The images that containers of the selected Pods are to have: of those that there are, and of those that are made later.
-    /// Each Pod must have each of the containers. What a Pod has got once is not looked at again until this list, or `resources`,
-    /// changes. Only with `selector`.
+    /// Images for containers of selected Pods, existing and later ones. Each Pod must have each container. An updated
+    /// Pod is left alone until `images` or `resources` change. Only with `selector`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub images: Vec<ContainerImage>,
-    /// The CPU and memory that containers of the selected Pods are to have, like `images`; what is not named stays. Only with
-    /// `selector`.
+    /// CPU and memory for containers of selected Pods, like `images`. Amounts left out stay. Only with `selector`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub resources: Vec<ContainerAmounts>,
-    /// What happens when the template of a parked workload changes. `Native` (default): its own controller makes new Pods, as
-    /// without a rollout. `InPlace`: the running Pods get the new images and resources, and are restarted if an annotation asks
-    /// for it; the workload is released when that is done in all of them. A workload is parked by its label
-    /// `pitstop.dev/parked`.
+    /// What happens when the template of a parked workload (label `pitstop.dev/parked`) changes. `Native` (default):
+    /// its own controller makes new Pods. `InPlace`: running Pods get the new images and resources, and restart if an
+    /// annotation asks for it; then the workload is released.
     #[serde(default)]
     #[schemars(extend("default" = "Native"))]
     pub template_changes: TemplateChanges,
-    /// A new value restarts all existing Pods of the workload, in place. The template does not change. Pods that are made later
-    /// are not restarted. When the restart is finished, `status.restartedAt` has this value. Write a time; any other text works,
-    /// too, because it is not compared with a clock.
+    /// A new value restarts all existing Pods, but no later ones. Once the restart is finished, `status.restartedAt`
+    /// has this value. The template does not change. Any text works; write a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]
     pub restarted_at: Option<String>,
-    /// What a restart includes.
+    /// Which containers restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<RestartOf>,
-    /// Further annotations of the Pod template that ask for a restart when they change, beside
-    /// `kubectl.kubernetes.io/restartedAt`, `reloader.stakater.com/last-reloaded-from` and all that begin with `checksum/`: a
-    /// change of these is made in place, where `templateChanges` is `InPlace`. The annotations of running Pods stay as they are.
-    /// None may begin with `pitstop.dev/`.
+    /// With `templateChanges: InPlace`: further annotations of the Pod template whose change restarts Pods, beside
+    /// `kubectl.kubernetes.io/restartedAt`, `reloader.stakater.com/last-reloaded-from` and any that begins with
+    /// `checksum/`. Running Pods keep their annotations. None may begin with `pitstop.dev/`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_ANNOTATIONS), inner(length(min = 1, max = MAX_ANNOTATION), regex(pattern = crate::condition::TYPE)), extend("x-kubernetes-list-type" = "set"))]
     pub restart_annotations: Vec<String>,
-    /// In which steps the Pods are restarted.
+    /// How Pods are restarted and updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
-    /// Restart a Pod only while each `PodDisruptionBudget` for it lets another Pod be unavailable. A budget is for the Pods of the
-    /// workload if it selects the labels of its Pod template. A Pod that is not ready is restarted whatever a budget says.
+    /// Begin with a ready Pod only while each `PodDisruptionBudget` that selects the labels of the workload's Pod
+    /// template allows another unavailable Pod. Pods that are not ready do not wait. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = true))]
     pub respect_disruption_budgets: Option<bool>,
-    /// While this is true, no further Pod is restarted. Pods that are being restarted are finished.
+    /// While true, no further Pod restarts or is updated. Pods already begun are finished. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub paused: bool,
-    /// If no further Pod is finished for so many seconds, the rollout is reported as stalled. It continues when it can. The seconds
-    /// of `unreadyGracePeriodSeconds` and of the soak are added.
+    /// After this many seconds without a finished Pod, beside drain and soak, the rollout is reported as stalled. It
+    /// continues when it can. Default: 600.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = crate::MAX_SECONDS), extend("default" = 600))]
     pub progress_deadline_seconds: Option<i64>,
@@ -236,46 +231,46 @@ pub(crate) fn fix(spec: &mut JSONSchemaProps) {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
-    /// Its API version: `apps/v1`.
+    /// `apps/v1`.
     pub api_version: ApiVersion,
-    /// Its kind: `Deployment`, `StatefulSet` or `DaemonSet`.
+    /// `Deployment`, `StatefulSet` or `DaemonSet`.
     pub kind: TargetKind,
-    /// Its name.
+    /// Name of the workload.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
-/// Pods that have some labels.
+/// Pods with certain labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSelector {
-    /// The labels, all of which a Pod must have. Of a Pod with more than 64 labels the first 64 by name count.
+    /// The labels, all of which a Pod must have. Of a Pod's labels, the first 64 by name count.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16, "additionalProperties" = json!({"type": "string", "maxLength": 63, "pattern": LABEL_VALUE})))]
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// The CPU and memory of a container.
+/// CPU and memory of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerAmounts {
     /// Name of the container in the Pods.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
-    /// Its resources, as in a Pod's own spec.
+    /// Resources, as in a Pod's spec.
     pub resources: Amounts,
 }
 
-/// CPU (cores, `500m` is half of one) and memory (bytes, `256Mi`), in the shape of `spec.containers[].resources` of a Pod.
+/// Resources, as in a Pod's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("(has(self.requests) && size(self.requests) > 0) || (has(self.limits) && size(self.limits) > 0)").message("name at least one of requests and limits"))]
 pub struct Amounts {
-    /// Requests of `cpu` and `memory`: quantities.
+    /// Requests of `cpu` (cores) and `memory` (bytes), such as `500m` and `256Mi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
     pub requests: BTreeMap<String, Amount>,
-    /// Limits of `cpu` and `memory`: quantities.
+    /// Limits of `cpu` (cores) and `memory` (bytes), such as `500m` and `256Mi`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     #[x_kube(validation = Rule::new("self.all(r, r == 'cpu' || r == 'memory')").message("only cpu and memory can be resized in place"))]
@@ -307,16 +302,16 @@ impl Amounts {
     }
 }
 
-/// API versions of workloads: `apps/v1`.
+/// API versions of workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ApiVersion {
-    /// That of Kubernetes' own.
+    /// `apps/v1`.
     #[default]
     #[serde(rename = "apps/v1")]
     AppsV1,
 }
 
-/// Kinds of workloads: `Deployment`, `StatefulSet` or `DaemonSet`.
+/// Kinds of workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum TargetKind {
     /// A `Deployment`.
@@ -339,79 +334,78 @@ impl TargetKind {
     }
 }
 
-/// What happens when the template of a parked workload changes: `Native` (default: its own controller makes new Pods) or
-/// `InPlace` (it is carried out in the running Pods).
+/// What a changed template of a parked workload does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum TemplateChanges {
-    /// Its own controller makes new Pods.
+    /// The workload's own controller makes new Pods.
     #[default]
     Native,
-    /// It is carried out in the running Pods.
+    /// Running Pods change in place.
     InPlace,
 }
 
-/// What a restart means.
+/// Which containers restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartOf {
-    /// Names of the containers to restart. A Pod without such a container is left alone. Absent or empty: all main containers.
+    /// Names of containers to restart. A Pod with none of them is left alone. Absent or empty: all main containers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub containers: Vec<String>,
 }
 
-/// In which steps.
+/// How Pods are restarted and updated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Strategy {
-    /// How many Pods of the workload may be unavailable at a time, for any reason: a number, or a share such as `25%`, which is
-    /// rounded down to at least 1. Absent: the value of the workload's own strategy.
+    /// How many Pods may be unavailable, for any reason: a number, or a share such as `25%`, rounded down to at least
+    /// one. Default: as the workload's own strategy says; with `selector`, one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Share>,
-    /// The Pods that are restarted first. Absent: none.
+    /// The Pods that go first; the others wait until these are done. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// Seconds for which the new containers of a Pod must have run before the Pod counts; at least the workload's
-    /// `minReadySeconds`.
+    /// Seconds that new containers must run before their Pod counts, or the workload's `minReadySeconds` if longer.
+    /// Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400), extend("default" = 10))]
     pub soak_seconds: Option<i64>,
-    /// Keep a Pod not ready for that many seconds before it is restarted, and until its new containers are ready, so that no
-    /// traffic meets a container that stops. It needs the readiness gate `pitstop.dev/ready` or `KruisePodReady`; a Pod
-    /// without one stays in service for these seconds. Absent: it is restarted at once.
+    /// Seconds for which a Pod must be seen not ready before its containers stop; it stays so until its new containers
+    /// are ready. Without a readiness gate `pitstop.dev/ready` or `KruisePodReady`, it stays in service while they
+    /// pass. Default: no drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = crate::MAX_SECONDS))]
     pub unready_grace_period_seconds: Option<i64>,
-    /// How many Pods may fail before no further one is begun with.
+    /// After this many failed Pods, no further Pod restarts or is updated. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub failure_threshold: Option<i32>,
-    /// What happens then. `Pause` (default): nothing more. `RollBack`: the Pods that were updated get their old images and resources
-    /// back. The template stays as it is, and the workload stays parked until its template changes. If Pods that were not touched
-    /// have become unavailable, too, it is `Pause`. A restart is never taken back.
+    /// What happens when too many Pods have failed. `Pause` (default): nothing more. `RollBack`: updated Pods get their
+    /// old images and resources back, unless untouched Pods became unavailable too. The workload stays parked until its
+    /// template changes. Restarts are never rolled back.
     #[serde(default)]
     #[schemars(extend("default" = "Pause"))]
     pub on_failure: OnFailure,
 }
 
-/// What happens when Pods have failed: `Pause` (default: nothing more) or `RollBack` (those that were updated go back, the last first).
+/// What happens when Pods have failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
-    /// No further Pod is begun with.
+    /// Nothing more.
     #[default]
     Pause,
-    /// And Pods that were updated get what they had before.
+    /// Updated Pods go back, the last first.
     RollBack,
 }
 
-/// The Pods that are restarted first. The others wait until these are restarted.
+/// The Pods that go first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Canary {
     /// How many Pods.
     #[schemars(range(min = 1, max = 1000))]
     pub pods: i32,
-    /// Seconds for which their new containers must have run. Absent: as for the others.
+    /// Seconds that their new containers must run, if longer than for other Pods. Default: as for other Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 86400))]
     pub soak_seconds: Option<i64>,

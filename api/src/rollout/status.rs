@@ -9,31 +9,33 @@ use crate::{Condition, is_false};
 /// Condition types.
 pub mod conditions {
     pub use crate::condition::{COMPLETE, FAILED, RECONCILING, STALLED};
-    /// Admission may park the workload, since the controller can release it.
+    /// True if admission may park the workload, since the controller can release it.
     pub const ARMED: &str = "Armed";
 }
 
-/// Most Pods that a status names.
+/// Most entries of `podsOfInterest`.
 pub const MAX_PODS: usize = 20;
-/// Most images that a status names.
+/// Most entries of `update.images`.
 pub const MAX_IMAGES: usize = 64;
-/// Most restarts and updates that a status remembers.
+/// Most entries of `history`.
 pub const MAX_HISTORY: usize = 5;
 
-/// How far a rollout is.
+/// How far the rollout is: the reason of the condition `Reconciling`. `Idle`: nothing is requested, or the workload's
+/// own controller took over. `Pending`: it cannot begin yet. `Progressing`: at work. `Paused`: by `spec.paused`.
+/// `Stalled`: a user is usually needed; the condition `Complete` says why. `Complete`: everything is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
-    /// Nothing has been asked for.
+    /// Nothing is to be done.
     Idle,
-    /// It waits for something before it can begin.
+    /// It cannot begin yet.
     Pending,
-    /// It is at work.
+    /// At work.
     Progressing,
-    /// It begins with no further Pod, by the user's wish.
+    /// By `spec.paused`.
     Paused,
-    /// It goes on only once somebody has seen to it.
+    /// A user is usually needed.
     Stalled,
-    /// Everything that was asked for is done.
+    /// Everything is done.
     Complete,
 }
 
@@ -55,123 +57,126 @@ impl Phase {
     }
 }
 
-/// How far a rollout is, and with which Pods.
+/// How far the rollout is, and with which Pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlaceRolloutStatus {
-    /// How far it is: the reason of the condition `Reconciling`.
+    /// How far the rollout is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// `metadata.generation` that this status speaks of; -1 while the controller has not seen the rollout.
+    /// `metadata.generation` that this status is for; -1 until the controller has seen the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `spec.restartedAt` of the last restart that is finished.
+    /// `spec.restartedAt` of the last finished restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub restarted_at: Option<String>,
-    /// The restart that is under way; absent when there is none.
+    /// The restart under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
-    /// The change of the workload's template that is carried out in the running Pods, or was last; absent when a restart has
-    /// begun since.
+    /// The current or last update: to a changed template or, with `selector`, to changed `images` or `resources`. A
+    /// restart removes it, except with these two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<Update>,
-    /// How many Pods the restart or the update is for, or was for.
+    /// How many Pods the current or last restart or update includes.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub pods: i32,
-    /// How many of them are done.
+    /// How many of these Pods are done.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub current: i32,
-    /// How many of them are being restarted or updated.
+    /// How many of these Pods are being restarted or updated.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub started: i32,
-    /// How many of them could not be.
+    /// How many of these Pods failed.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub failed: i32,
-    /// Pods that are being restarted or updated, or could not be, those first; at most 20.
+    /// Failed Pods, then Pods being restarted or updated; at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pods_of_interest: Vec<PodOfInterest>,
-    /// The restarts and updates that ended last, the newest first; at most 5.
+    /// The last 5 restarts and updates that ended, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MAX_HISTORY), extend("x-kubernetes-list-type" = "atomic"))]
     pub history: Vec<Roll>,
-    /// What holds of the rollout: `Complete`, `Failed`, `Armed`, and `Reconciling` and `Stalled` for kstatus.
+    /// Conditions `Complete`, `Failed`, `Armed`, and `Reconciling` and `Stalled` for kstatus.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-/// A restart that is under way.
+/// A restart under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Restart {
-    /// `spec.restartedAt` that asked for it.
+    /// The value of `spec.restartedAt`.
     #[schemars(length(max = 64))]
     pub restarted_at: String,
-    /// `metadata.creationTimestamp` of the newest Pod that there was when it began: Pods that were made later are left alone.
-    /// Absent where there was none.
+    /// `metadata.creationTimestamp` of the newest Pod when the restart began. Later Pods are left alone. Absent: there
+    /// was no Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest_pod: Option<DateTime<Utc>>,
 }
 
-/// A change of the workload's template.
+/// An update of Pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Update {
-    /// The revision of the new template: the value of the label `controller-revision-hash` that its Pods have. Of a Deployment, a
-    /// hash of what running Pods can get. Its Pods have it as annotation `pitstop.dev/revision` only if an update before did not
-    /// end with all Pods.
+    /// The new revision. StatefulSet, DaemonSet: the Pods' label `controller-revision-hash`. Otherwise a hash of what
+    /// running Pods can get. Updated Pods have it as annotation `pitstop.dev/revision`, those of a Deployment only
+    /// after an earlier update that did not reach all Pods.
     #[schemars(length(max = 63))]
     pub revision: String,
-    /// `metadata.generation` of the workload when the update began: it is for the change that led to that generation.
+    /// The `metadata.generation` that the update is for: the workload's or, with `selector`, the rollout's.
     #[serde(default)]
     pub generation: i64,
-    /// The revision that its Pods had before, as far as is known.
+    /// The Pods' revision before the update, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub from: Option<String>,
-    /// What the tags of its images mean: the digests that the first node has pulled. Every other Pod gets the same.
+    /// Tagged images, and the digests that the first node pulled for them. Other Pods get the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["image"]))]
     pub images: Vec<TagMeaning>,
-    /// Pods have failed, and those that were updated go back to `from`.
+    /// Pods failed, and updated Pods go back to `from`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub rolling_back: bool,
-    /// How it ended; absent while it is under way.
+    /// How the update ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<UpdateEnd>,
-    /// Why the workload was released, where that was before all Pods were updated; or why Pods go back.
+    /// Why the workload was released before all Pods were updated, or why Pods go back.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
 }
 
-/// What the tag of an image means.
+/// An image with a tag, and its digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TagMeaning {
-    /// The image, as the template names it.
+    /// The image, as template or rollout names it.
     #[schemars(length(max = 512))]
     pub image: String,
-    /// Its digest.
+    /// Digest of the image.
     #[schemars(length(max = 128))]
     pub digest: String,
 }
 
-/// How a change of the workload's template ended.
+/// How the update ended; absent while under way. `Updated`: in all Pods, and the workload is released. `NotInPlace`:
+/// running Pods cannot get the change; the workload is released, and its own controller replaces them. `Superseded`:
+/// someone else released the workload. `RolledBack`: Pods failed, and all have the revision `from`; the workload stays
+/// parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum UpdateEnd {
-    /// Every Pod has the new images, and the workload is released.
+    /// All Pods are updated.
     Updated,
-    /// It is no change that running Pods can get: the workload was released, and its own controller makes new Pods.
+    /// Running Pods cannot get the change.
     NotInPlace,
-    /// Somebody else has released the workload.
+    /// Someone else released the workload.
     Superseded,
-    /// Pods have failed, and all have what they had before. The workload is parked still.
+    /// Pods failed, and all went back.
     RolledBack,
 }
 
@@ -190,57 +195,56 @@ impl UpdateEnd {
     }
 }
 
-/// A restart or an update that has ended.
+/// A restart or update that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Roll {
-    /// `spec.restartedAt` that asked for the restart; absent for an update.
+    /// For a restart: the value of `spec.restartedAt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub restarted_at: Option<String>,
-    /// The revision that the update was to; absent for a restart.
+    /// For an update: the new revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub revision: Option<String>,
-    /// The revision that the Pods had before the update, as far as is known.
+    /// The Pods' revision before the update, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub from: Option<String>,
-    /// How it ended. `Restarted` or `Updated`: in all Pods. `RolledBack`: Pods failed, and all have the revision `from`.
-    /// `NotInPlace`: running Pods cannot get that change, and the workload was released. `Superseded`: someone else released the
-    /// workload. `GivenUp`: another restart or update took its place, or `spec` no longer asks for it.
+    /// How it ended. `Restarted`, `Updated`: in all Pods. `NotInPlace`, `Superseded`, `RolledBack`: as in
+    /// `status.update.ended`. `GivenUp`: another restart or update took over, or `spec` no longer asks for it.
     pub result: RollResult,
-    /// How many Pods it was for.
+    /// How many Pods it included.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub pods: i32,
-    /// How many of them were done at its end; after `RolledBack`, how many have the revision `from`.
+    /// How many of these Pods were done; after `RolledBack`, how many have the revision `from`.
     #[schemars(range(min = 0))]
     #[serde(default)]
     pub current: i32,
-    /// When it ended, on the controller's clock; for people, never compared.
+    /// When it ended, by the controller's clock. Informational: pitstop never compares it.
     pub completed_at: DateTime<Utc>,
-    /// For how long Pods were not ready: each time from when the controller saw a Pod that it had begun with become not ready until
-    /// it saw the Pod ready again, on its own monotonic clock. Pods are left out if they were not ready when their turn came, if they
-    /// are not ready again yet, or if an earlier controller process began with them. Absent if nothing was measured.
+    /// How long Pods were not ready, by one controller process's monotonic clock. Left out: Pods that were not ready
+    /// when their turn came, that are not ready again yet, or that an earlier process began with. Absent if nothing was
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_gap: Option<ServiceGap>,
 }
 
-/// How a restart or an update ended.
+/// How a restart or update ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum RollResult {
-    /// Every Pod was restarted.
+    /// All Pods were restarted.
     Restarted,
-    /// Every Pod was updated, and the workload is released.
+    /// All Pods are updated.
     Updated,
-    /// The workload was released for a change that running Pods cannot get.
+    /// Running Pods cannot get the change.
     NotInPlace,
-    /// Somebody else has released the workload.
+    /// Someone else released the workload.
     Superseded,
-    /// Pods have failed, and all have what they had before.
+    /// Pods failed, and all went back.
     RolledBack,
-    /// Another one took its place, or nobody asks for it any more.
+    /// Another one took over, or `spec` no longer asks for it.
     GivenUp,
 }
 
@@ -255,34 +259,34 @@ impl From<UpdateEnd> for RollResult {
     }
 }
 
-/// For how long Pods were not ready while they were restarted or updated.
+/// How long Pods were not ready during a restart or update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceGap {
-    /// How many gaps were measured. A Pod that becomes not ready twice has two.
+    /// Number of gaps. A Pod that becomes not ready twice has two.
     #[schemars(range(min = 1))]
     pub measured: i32,
-    /// Their median, in milliseconds; of more than 1000 gaps, that of the first 1000.
+    /// Median of the first 1000 gaps, in milliseconds.
     #[schemars(range(min = 0))]
     pub median_milliseconds: i64,
-    /// The longest of all, in milliseconds.
+    /// Longest of all gaps, in milliseconds.
     #[schemars(range(min = 0))]
     pub maximum_milliseconds: i64,
 }
 
-/// A Pod that is being restarted or updated, or could not be.
+/// A Pod that failed, or is being restarted or updated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOfInterest {
-    /// Its name.
+    /// Name of the Pod.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// How far it is.
+    /// `Failed`, or `Started`: being restarted or updated.
     pub state: PodState,
-    /// The `ContainerRecreateRequest` by which it is restarted, or the `PodImageUpdate` by which it gets new images.
+    /// Name of the Pod's `ContainerRecreateRequest`, `PodImageUpdate` or `PodResize`.
     #[schemars(length(max = 253))]
     pub request: String,
-    /// Why it could not be.
+    /// Why the Pod failed, or what it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
@@ -291,7 +295,7 @@ pub struct PodOfInterest {
 /// How far a Pod is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum PodState {
-    /// It could not be restarted or updated.
+    /// It failed.
     Failed,
     /// It is being restarted or updated.
     Started,

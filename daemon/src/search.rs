@@ -125,7 +125,8 @@ fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
     let mut trouble = Vec::new();
     let seen = search.candidates().iter().map(|path| match fs::metadata(path) {
         Ok(found) if found.file_type().is_socket() => {
-            Some(SocketId { device: found.dev(), inode: found.ino(), changed: found.ctime_nsec() })
+            let changed = (found.ctime(), found.ctime_nsec());
+            Some(SocketId { device: found.dev(), inode: found.ino(), changed })
         }
         Ok(_) => {
             trouble.push(format!("{} is no socket", path.display()));

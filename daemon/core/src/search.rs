@@ -39,8 +39,8 @@ pub struct SocketId {
     pub device: u64,
     /// `st_ino`.
     pub inode: u64,
-    /// `st_ctime`, since file systems reuse inodes.
-    pub changed: i64,
+    /// `st_ctime`, in seconds and nanoseconds: file systems reuse inodes.
+    pub changed: (i64, i64),
 }
 
 /// The search for the runtime, and what it has found.

@@ -181,7 +181,7 @@ pub fn admit(question: &Question<'_>) -> Verdict {
     }
 }
 
-/// Message if the QoS class of the Pod would change when its containers have what `after` returns.
+/// Message if the `QoS` class of the Pod would change when its containers have what `after` returns.
 pub(crate) fn other_class(pod: &Pod, after: impl Fn(&Container) -> Resources) -> Option<String> {
     let (class, then) =
         (qos::class(pod, |container| container.resources.effective()), qos::class(pod, after));

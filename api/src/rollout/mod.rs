@@ -381,8 +381,8 @@ pub struct Strategy {
     #[schemars(range(min = 1, max = 1000), extend("default" = 1))]
     pub failure_threshold: Option<i32>,
     /// What happens when too many Pods have failed. `Pause` (default): nothing more. `RollBack`: updated Pods get their
-    /// old images and resources back, unless untouched Pods became unavailable too. The workload stays parked until its
-    /// template changes. Restarts are never rolled back.
+    /// old images and resources back; if untouched Pods became unavailable too, only once these are available again. The
+    /// workload stays parked until its template changes. Restarts are never rolled back.
     #[serde(default)]
     #[schemars(extend("default" = "Pause"))]
     pub on_failure: OnFailure,

@@ -9,7 +9,7 @@ so that the chart never installs less than kustomize does.
 {{- $text | required (printf "the chart has no file files/%s" .path) -}}
 {{- end -}}
 
-{{- /* Adds what the kustomization of a folder names to .objects.all, and patches it. Takes root, objects, folder. */ -}}
+{{- /* Adds a folder's resources to .objects.all, and patches them. Takes root, objects, folder. */ -}}
 {{- define "pitstop.kustomize" -}}
 {{- $root := .root -}}{{- $objects := .objects -}}{{- $folder := .folder -}}
 {{- $path := printf "%s/kustomization.yaml" $folder -}}
@@ -45,14 +45,14 @@ so that the chart never installs less than kustomize does.
 {{- end -}}
 {{- end -}}
 
-{{- /* Carries out one operation of a JSON patch, in the object itself. Takes object, operation, where. */ -}}
+{{- /* Carries out one operation of a JSON patch in the object itself. Takes object, operation, where. */ -}}
 {{- define "pitstop.patch" -}}
 {{- $op := .operation.op -}}{{- $value := .operation.value -}}
 {{- $failed := printf "%s: cannot %s %s" .where $op .operation.path -}}
 {{- if contains "~" .operation.path -}}{{- fail $failed -}}{{- end -}}
 {{- $keys := splitList "/" (trimPrefix "/" .operation.path) -}}
 {{- $key := last $keys -}}
-{{- /* A list cannot be changed, only replaced: so $owner.$name is where $at lies. */ -}}
+{{- /* Templates cannot change a list, only replace it: $owner.$name is the field that holds $at. */ -}}
 {{- $at := .object -}}{{- $owner := dict -}}{{- $name := "" -}}
 {{- range initial $keys -}}
   {{- if kindIs "slice" $at -}}

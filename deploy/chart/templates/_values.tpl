@@ -1,6 +1,6 @@
-{{- /* What the values say. */ -}}
+{{- /* Applies the values. */ -}}
 
-{{- /* Not empty if the API server serves mutating policies. */ -}}
+{{- /* Not empty if the API server serves mutating policies, or gate.mode is policy. */ -}}
 {{- define "pitstop.policies" -}}
 {{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
 {{- if or $served (eq .Values.gate.mode "policy") -}}served{{- end -}}
@@ -61,7 +61,7 @@
 {{- if and .optIn.namespaces (not .features.inPlace) -}}
   {{- fail "optIn.namespaces needs features.inPlace" -}}
 {{- end -}}
-{{- /* Helm makes RoleBindings before policies: where one fails, rights would stay without the policies that bound them. */ -}}
+{{- /* Helm creates RoleBindings before policies: if one fails, rights would stay without their policies. */ -}}
 {{- range .optIn.namespaces -}}
   {{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" .)) -}}
     {{- fail (printf "optIn.namespaces: there is no namespace %s" .) -}}
@@ -76,7 +76,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* Changes an object as the values say. Takes root, object. */ -}}
+{{- /* Changes an object according to the values. Takes root, object. */ -}}
 {{- define "pitstop.change" -}}
 {{- $values := .root.Values -}}{{- $object := .object -}}{{- $name := $object.metadata.name -}}
 {{- if eq $object.kind "Deployment" -}}
@@ -119,7 +119,7 @@
 {{- if eq (len $architectures) 1 -}}
   {{- $_ := set $pod.nodeSelector "kubernetes.io/arch" (first $architectures) -}}
 {{- else -}}
-  {{- /* A selector has one value for a label. */ -}}
+  {{- /* A node selector has one value per label. */ -}}
   {{- $_ := unset $pod.nodeSelector "kubernetes.io/arch" -}}
 {{- end -}}
 {{- with $values.nodeSelector -}}{{- $_ := set $pod "nodeSelector" (merge (deepCopy .) $pod.nodeSelector) -}}{{- end -}}
@@ -134,7 +134,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* An image with registry, tag and digest. Takes root, image, was (that of deploy/). */ -}}
+{{- /* An image with registry, tag and digest. Takes root, image, was (the image in deploy/). */ -}}
 {{- define "pitstop.image" -}}
 {{- $registry := .root.Values.image.registry | default (dir .was) -}}
 {{- $tag := .image.tag | default (ternary "" .root.Chart.AppVersion (not (empty .image.digest))) -}}
@@ -143,7 +143,7 @@
 {{- with .image.digest -}}{{- printf "@%s" . -}}{{- end -}}
 {{- end -}}
 
-{{- /* Mounts another folder for the runtime's socket, at the same path inside as outside. Takes pod, folder. */ -}}
+{{- /* Mounts another folder for the runtime's socket, at the node's own path. Takes pod, folder. */ -}}
 {{- define "pitstop.socket" -}}
 {{- $folder := .folder -}}
 {{- range (first .pod.containers).volumeMounts -}}

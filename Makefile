@@ -1,4 +1,4 @@
-# The two commands that do all the set-up, and their counterparts. What they do is in xtask/.
+# The two commands that do all the set-up, and their counterparts. Their code is in xtask/.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-down test check tools

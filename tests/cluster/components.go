@@ -20,8 +20,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 
-	// What the upstream commands import for their side effects: JSON logs and
-	// the metrics of the client library and of the version.
+	// The upstream commands import these for their side effects: JSON logs, and
+	// metrics of the client library and of the version.
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"
@@ -37,7 +37,8 @@ func runProxy()             { runCobra(proxy.NewProxyCommand()) }
 // runKubelet passes a plain context: the command installs the signal context
 // itself, and installing it twice panics.
 func runKubelet() {
-	// The kubelet has no flag for it, unlike the parts of the control plane.
+	// Unlike the control plane's components, the kubelet has no flag for the
+	// emulated version.
 	if older := release.Of(release.Built).Emulated; older != "" {
 		if err := features.DefaultMutableFeatureGate.SetEmulationVersion(version.MustParse(older)); err != nil {
 			fmt.Fprintln(os.Stderr, "kubelet:", err)
@@ -51,7 +52,7 @@ func runCobra(command *cobra.Command) { os.Exit(cli.Run(command)) }
 
 func runKubectl() {
 	command := kubectlcmd.NewDefaultKubectlCommand()
-	// kubectl logs while it parses its flags, so the level is set before.
+	// kubectl logs while it parses its flags, so set the level first.
 	if _, err := logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args)); err != nil {
 		kubectlutil.CheckErr(err)
 	}

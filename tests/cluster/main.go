@@ -1,7 +1,7 @@
 // Command pitstop-cluster is a real Kubernetes for tests in one binary.
 //
-// It is a multi-call program: under the name (or with the first argument) of a
-// component it is that component; under its own name it runs clusters of them.
+// It is a multi-call program: with a component's name as its own name or first
+// argument, it acts as that component. Under its own name, it runs clusters.
 // See README.md.
 package main
 
@@ -14,8 +14,8 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/selftest"
 )
 
-// components are the programs that this binary can be. Each finds os.Args as if
-// it had been executed under its own name.
+// components maps a component's name to its main function. Each function sees
+// os.Args as if it was executed under that name.
 var components = map[string]func(){
 	"etcd":                    runEtcd,
 	"kube-apiserver":          runAPIServer,

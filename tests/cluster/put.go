@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// putParallel is how many writes are under way.
+// putParallel is the maximum number of concurrent writes.
 const putParallel = 64
 
-// runPut stores what it reads in the etcd of the box that it runs in: lines of
-// a key, a tab and a value. The API server's decoder of stored objects knows
-// JSON, whatever format it writes itself.
+// runPut reads lines of key, tab and value from standard input, and stores them
+// in the etcd of its own box. Values may be JSON: the API server decodes it,
+// whatever format it writes itself.
 func runPut() {
 	if err := put(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "put:", err)
@@ -31,12 +31,12 @@ func put(lines io.Reader) error {
 		return err
 	}
 	defer client.Close()
-	// Not many in a transaction: the API server takes a revision of etcd for
+	// No transactions of many keys: the API server takes an etcd revision for
 	// one change.
 	writes, ctx := errgroup.WithContext(context.Background())
 	writes.SetLimit(putParallel)
 	scanner := bufio.NewScanner(lines)
-	scanner.Buffer(nil, 2<<20) // more than etcd takes
+	scanner.Buffer(nil, 2<<20) // bytes; more than etcd accepts
 	for scanner.Scan() && ctx.Err() == nil {
 		key, value, found := strings.Cut(scanner.Text(), "\t")
 		if !found {

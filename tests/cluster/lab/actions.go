@@ -30,7 +30,7 @@ func (c *Cluster) Kill(target, signalName string) error {
 	return control.Signal(component, signal)
 }
 
-// Stop ends a component and keeps it away.
+// Stop ends a component and keeps it stopped.
 func (c *Cluster) Stop(target, signalName string) error {
 	signal, err := parseSignal(signalName)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Cluster) Stop(target, signalName string) error {
 	return control.Stop(component, signal)
 }
 
-// Start brings a stopped component back.
+// Start starts a stopped component again.
 func (c *Cluster) Start(target string) error {
 	control, component, err := c.target(target)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) target(text string) (box.Control, string, error) {
 	return box.Control{PID: pid}, component, err
 }
 
-// parseTarget gives the box and the full name of the component.
+// parseTarget returns the box and the full name of the component.
 func parseTarget(text string, nodes int) (boxName, component string, err error) {
 	short, where, given := strings.Cut(text, "@")
 	if full, ok := parts.ControlPlaneComponents[short]; ok {
@@ -91,7 +91,7 @@ func parseTarget(text string, nodes int) (boxName, component string, err error) 
 	return where, full, nil
 }
 
-// parseSignal takes a name with or without SIG.
+// parseSignal accepts a name with or without SIG.
 func parseSignal(name string) (syscall.Signal, error) {
 	full := strings.ToUpper(name)
 	if !strings.HasPrefix(full, "SIG") {
@@ -114,15 +114,15 @@ func (c *Cluster) Exec(boxName string, command []string) error {
 		return err
 	}
 	path := execPath(os.Getenv("PATH"), containerd.Folder(st.Runtime, st.Program), c.program)
-	// Set, not appended: of two values a program takes the first.
+	// Set, not append: if a variable has two values, a program takes the first.
 	if err := os.Setenv("PATH", path); err != nil {
 		return err
 	}
 	return unix.Exec(preflight.Find("nsenter"), append(enter(pid), command...), os.Environ())
 }
 
-// execPath is where a command in a box looks for programs: first in the folder
-// of the nodes' runtime, if that has one.
+// execPath is the PATH of a command in a box. It begins with the folder of the
+// nodes' runtime, if that has one.
 func execPath(path, runtime, program string) string {
 	path += ":/usr/sbin:/sbin:" + filepath.Dir(program)
 	if runtime != "" {
@@ -131,7 +131,7 @@ func execPath(path, runtime, program string) string {
 	return path
 }
 
-// enter is the command line that goes before one to run in a box.
+// enter is the command line that precedes a command to run in a box.
 func enter(pid int) []string {
 	return []string{"nsenter", fmt.Sprintf("--target=%d", pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--"}
 }

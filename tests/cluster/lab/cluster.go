@@ -20,14 +20,15 @@ import (
 // Cluster is the cluster of one state directory, running or not.
 type Cluster struct {
 	layout plan.Layout
-	// program is this binary, pause the small one beside it.
+	// program is the path of this binary, and pause that of the pause program
+	// beside it.
 	program string
 	pause   string
 	groups  cgroup.Tree
 	report  *report
 }
 
-// Open looks at a state directory; nothing is made or changed.
+// Open returns the cluster of a state directory. It makes and changes nothing.
 func Open(dir string) (*Cluster, error) {
 	layout, err := plan.NewLayout(dir)
 	if err != nil {
@@ -53,7 +54,7 @@ func Open(dir string) (*Cluster, error) {
 	}, nil
 }
 
-// running loads the state of a cluster that is expected to run.
+// running loads the state, and fails if the cluster is down.
 func (c *Cluster) running() (*state.State, error) {
 	st, err := state.Load(c.layout.State())
 	if err != nil {
@@ -65,8 +66,8 @@ func (c *Cluster) running() (*state.State, error) {
 	return st, nil
 }
 
-// sameRuntime refuses a cluster whose nodes run another runtime than the one
-// that is asked for; "" asks for none.
+// sameRuntime fails if the nodes run another runtime than asked; "" accepts
+// any.
 func sameRuntime(st *state.State, asked string) error {
 	if asked != "" && st.Runtime != asked {
 		return fmt.Errorf("the cluster runs with %s, not %s", st.Runtime, asked)
@@ -74,8 +75,8 @@ func sameRuntime(st *state.State, asked string) error {
 	return nil
 }
 
-// sameDriver refuses a cluster whose nodes have another cgroup driver than the
-// one that is asked for; "" asks for none.
+// sameDriver fails if the nodes have another cgroup driver than asked; ""
+// accepts any.
 func sameDriver(st *state.State, asked string) error {
 	if asked != "" && st.CgroupDriver != asked {
 		return fmt.Errorf("the cluster runs with the cgroup driver %s, not %s", st.CgroupDriver, asked)
@@ -83,8 +84,8 @@ func sameDriver(st *state.State, asked string) error {
 	return nil
 }
 
-// sameRelease refuses a cluster of another release than this program's: what
-// this program would start in it does not belong there.
+// sameRelease fails if the cluster runs another release than this program,
+// which would start components of a wrong release in it.
 func sameRelease(st *state.State) error {
 	if st.Kubernetes != release.Built {
 		return fmt.Errorf("the cluster runs Kubernetes %s, not %s", st.Kubernetes, release.Built)
@@ -92,7 +93,7 @@ func sameRelease(st *state.State) error {
 	return nil
 }
 
-// boxPID gives process 1 of a running box.
+// boxPID returns the ID of process 1 of a running box.
 func (c *Cluster) boxPID(st *state.State, name string) (int, error) {
 	process, known := st.Boxes[name]
 	switch {
@@ -119,8 +120,8 @@ func whole(st *state.State) bool {
 	return true
 }
 
-// found is a box that runs, by the processes of the lab's control group: this
-// works without any record.
+// found is a running box, found by the processes of the lab's control group:
+// this works without any record.
 type found struct {
 	dir, name string
 	process   state.Process
@@ -140,7 +141,7 @@ func (c *Cluster) runningBoxes() []found {
 	return list
 }
 
-// others names the state directories of other clusters that run.
+// others returns the state directories of other running clusters.
 func (c *Cluster) others() []string {
 	var dirs []string
 	for _, running := range c.runningBoxes() {
@@ -151,9 +152,8 @@ func (c *Cluster) others() []string {
 	return dirs
 }
 
-// lock lets one command at a time change what runs on this machine. It is a
-// socket's name without a file: it ends with the process that holds it and
-// leaves nothing behind.
+// lock lets one command at a time change what runs on this machine. It is an
+// abstract Unix socket: it ends with its process and leaves no file behind.
 func (c *Cluster) lock(ctx context.Context) (unlock func(), err error) {
 	waiting := false
 	for {

@@ -1,4 +1,4 @@
-// Package lab is the commands that run clusters.
+// Package lab holds the commands that run clusters.
 package lab
 
 import (
@@ -22,11 +22,11 @@ import (
 // DefaultDir is the state directory when none is given.
 const DefaultDir = "target/cluster/default"
 
-// errDown is what status ends with when the cluster is not up.
+// errDown reports that the cluster is not up.
 var errDown = errors.New("the cluster is down")
 
-// ExitCode tells failures apart: 2 when the machine cannot run a cluster, 3
-// when the cluster is down, 1 for all else.
+// ExitCode returns 2 when the machine cannot run a cluster, 3 when the cluster
+// is down, and 1 for other failures.
 func ExitCode(err error) int {
 	var unfit *preflight.Error
 	switch {
@@ -39,7 +39,7 @@ func ExitCode(err error) int {
 	}
 }
 
-// Command is the whole command line but for the components.
+// Command returns the command line without the components.
 func Command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pitstop-cluster",
@@ -55,7 +55,7 @@ kubectl, registry.`,
 		SilenceErrors: true,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	// The Kubernetes libraries put a flag of theirs on every command line.
+	// The Kubernetes libraries add the flag version to every command line.
 	if foreign := pflag.CommandLine.Lookup("version"); foreign != nil {
 		foreign.Hidden = true
 	}
@@ -70,8 +70,8 @@ kubectl, registry.`,
 	return root
 }
 
-// run makes a command's function: it opens the cluster that --dir names, and
-// its context ends with an interrupt.
+// run returns a command's function. The function opens the cluster that --dir
+// names; its context ends on SIGINT or SIGTERM.
 func run(do func(ctx context.Context, c *Cluster, args []string) error) func(*cobra.Command, []string) error {
 	return func(command *cobra.Command, args []string) error {
 		dir, err := command.Flags().GetString("dir")
@@ -235,7 +235,7 @@ func execCommand() *cobra.Command {
 			return c.Exec(args[0], words)
 		}),
 	}
-	command.Flags().SetInterspersed(false) // the command's flags are its own
+	command.Flags().SetInterspersed(false) // flags of COMMAND are not ours
 	return command
 }
 
@@ -254,7 +254,7 @@ func pushCommand() *cobra.Command {
 	}
 }
 
-// The hidden commands are this program inside a box.
+// The hidden commands run inside a box.
 
 func initCommand() *cobra.Command {
 	return &cobra.Command{

@@ -16,11 +16,11 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
-// killTimeout is how long the end of a box may take.
+// killTimeout is the time that a box may take to end.
 const killTimeout = 20 * time.Second
 
-// Down stops the cluster and removes all that it made. It needs no record: what
-// a lost or half-written one does not name is found by control group.
+// Down stops the cluster and removes all that it made. If the record is lost or
+// incomplete, Down finds processes by their control group.
 func (c *Cluster) Down(ctx context.Context, keepLogs bool) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ func (c *Cluster) Down(ctx context.Context, keepLogs bool) error {
 	return nil
 }
 
-// clean ends every process of this state directory, then removes the control
-// groups and files, and gives back the settings of the machine.
+// clean ends every process of this state directory, and removes the control
+// groups and files. For the last cluster, it restores the machine's settings.
 func (c *Cluster) clean(st *state.State, keepLogs bool) error {
 	processes := map[int]state.Process{}
 	if st != nil {
@@ -63,7 +63,7 @@ func (c *Cluster) clean(st *state.State, keepLogs bool) error {
 	if err := c.groups.Remove(group, 10*time.Second); err != nil {
 		return err
 	}
-	// The kubelets of another cluster still need theirs.
+	// The kubelets of another cluster still need their settings.
 	if st != nil && last {
 		writeSysctls(st.Sysctls)
 	}
@@ -89,8 +89,8 @@ func killAll(processes map[int]state.Process) error {
 	return failed
 }
 
-// removeFiles removes what a cluster made in its directory, and the directory
-// when nothing else is in it.
+// removeFiles removes the cluster's files, and its directory if that is then
+// empty.
 func (c *Cluster) removeFiles(keepLogs bool) error {
 	if err := unmountBelow(c.layout.Dir); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *Cluster) removeFiles(keepLogs bool) error {
 }
 
 // unmountBelow makes sure that removing files reaches no other filesystem. The
-// boxes' mounts are private to them, so there should be nothing to do.
+// boxes' mounts are private, so normally it unmounts nothing.
 func unmountBelow(dir string) error {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -129,16 +129,15 @@ func unmountBelow(dir string) error {
 }
 
 // sysctls are the settings that a kubelet changes for the whole machine
-// (pkg/kubelet/cm, setupKernelTunables): no namespace keeps them apart, so they
-// are noted before and given back.
+// (pkg/kubelet/cm, setupKernelTunables). They have no namespace, so the lab
+// records and restores them.
 var sysctls = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom",
 	"kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
-// machineSysctls are the settings as they were before the first of the clusters
-// that run.
+// machineSysctls returns the settings from before the first running cluster.
 func (c *Cluster) machineSysctls() map[string]string {
 	for _, dir := range c.others() {
 		other, err := state.Load(plan.Layout{Dir: dir}.State())

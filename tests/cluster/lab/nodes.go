@@ -26,8 +26,8 @@ func (c *Cluster) node(st *state.State, name string) (plan.Node, []plan.Node, er
 	return plan.Node{}, nil, fmt.Errorf("there is no node %q; the cluster has node1 to node%d", name, st.Nodes)
 }
 
-// Halt crashes a node: its process 1 is killed, and with it all of its
-// processes, mounts and interfaces. Its disk stays.
+// Halt crashes a node: it kills process 1, and so all processes, mounts and
+// interfaces. The disk stays.
 func (c *Cluster) Halt(ctx context.Context, name string) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (c *Cluster) Halt(ctx context.Context, name string) error {
 	if st.Halted == nil {
 		st.Halted = map[string]bool{}
 	}
-	// Recorded first: a node that is down on purpose is no broken cluster.
+	// Record first: a cluster with a halted node does not count as broken.
 	st.Halted[name] = true
 	if err := st.Save(c.layout.State()); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *Cluster) Halt(ctx context.Context, name string) error {
 	return nil
 }
 
-// Boot starts a halted node on the disk that it had.
+// Boot starts a halted node with its old disk.
 func (c *Cluster) Boot(ctx context.Context, name string) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {

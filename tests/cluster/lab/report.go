@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// report tells the user what happens, with the time since the beginning.
+// report prints progress, with the time since its beginning.
 type report struct {
 	out   io.Writer
 	begin time.Time

@@ -62,7 +62,7 @@ type ComponentStatus struct {
 	Restarts int       `json:"restarts"`
 }
 
-// Status looks at everything; what cannot be reached is shown as not there.
+// Status reads the whole status; parts that it cannot reach stay empty.
 func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	st, err := state.Load(c.layout.State())
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Cluster) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// components asks a box, and translates the process ids.
+// components asks a box, and maps its process IDs to the machine's.
 func components(process state.Process) []ComponentStatus {
 	list := []ComponentStatus{}
 	told, err := box.Control{PID: process.PID}.Components()
@@ -153,7 +153,7 @@ func (c *Cluster) printStatus(ctx context.Context, out io.Writer, asJSON bool) e
 	return err
 }
 
-// print is the table for people.
+// print writes a table for people.
 func (s *Status) print(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(where, what, state string, list []ComponentStatus) {

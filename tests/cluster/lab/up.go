@@ -30,15 +30,15 @@ import (
 // startTimeout bounds a start on a machine that is busy with other things.
 const startTimeout = 3 * time.Minute
 
-// Wanted is what a cluster is asked to be.
+// Wanted is what the user asks of a cluster.
 type Wanted struct {
-	// Nodes is their number; zero means as many as run, or one.
+	// Nodes is their number; 0 means as many as run, or 1.
 	Nodes int
 	// Runtime is the container runtime of the nodes; "" means the one that
 	// runs, or the default.
 	Runtime string
-	// CgroupDriver is that of the nodes; "" means the one that runs, or the
-	// default.
+	// CgroupDriver is the nodes' cgroup driver; "" means the one that runs, or
+	// the default.
 	CgroupDriver string
 }
 
@@ -58,7 +58,7 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 	}
 	defer unlock()
 	for _, dir := range c.others() {
-		// Their control groups would be the same.
+		// Both would have the same control groups.
 		if filepath.Base(dir) == c.layout.Name() {
 			return fmt.Errorf("another cluster runs from %s; the last part of --dir must be another one, or stop it with: %s down --dir %s", dir, c.program, dir)
 		}
@@ -95,7 +95,7 @@ func (c *Cluster) Up(ctx context.Context, wanted Wanted) error {
 	return nil
 }
 
-// sameAsWanted refuses a cluster that runs and differs from what is asked for.
+// sameAsWanted fails if the running cluster differs from what the user asks.
 func sameAsWanted(st *state.State, wanted Wanted) error {
 	if err := sameRelease(st); err != nil {
 		return err
@@ -112,7 +112,7 @@ func sameAsWanted(st *state.State, wanted Wanted) error {
 	return nil
 }
 
-// create starts a cluster where none is.
+// create starts a cluster where none runs.
 func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
 	nodes, err := plan.Nodes(wanted.Nodes)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
 	}
 	c.report.step("keys and certificates made")
 
-	// The images are ready by the time the registry is.
+	// The images are made while the registry starts.
 	images := c.makeImages()
 	if err := c.startBoxes(st, nodes, listener); err != nil {
 		return err
@@ -163,8 +163,8 @@ func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
 	return st.Save(c.layout.State())
 }
 
-// listen opens the host's way to the API server, at the port that it had before
-// if there was one.
+// listen opens the host's socket that leads to the API server, at this port if
+// that is free.
 func listen(port int) (*net.TCPListener, error) {
 	address := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 	listener, err := net.ListenTCP("tcp4", address)
@@ -221,9 +221,9 @@ func (c *Cluster) startNode(st *state.State, node plan.Node, all []plan.Node) er
 	})
 }
 
-// startBox makes a box, records it, furnishes its network and lets it run. In
-// this order, whatever ends this process in between leaves no box that is not
-// on record: a box that was not let run ends by itself.
+// startBox makes a box, records it, connects its network and runs it. Whatever
+// ends this process in between, no unrecorded box stays: a box that does not
+// run yet ends by itself.
 func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, connect func(pid int) error) error {
 	for _, dir := range []string{spec.Logs, spec.Var} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -232,7 +232,7 @@ func (c *Cluster) startBox(st *state.State, spec box.Spec, listener *os.File, co
 	}
 	group := c.layout.BoxCgroup(spec.Name)
 	if spec.Systemd {
-		// The box sees no group above it.
+		// The box sees no group above its own.
 		group = c.layout.NodeCgroup(spec.Name)
 	}
 	if err := c.groups.Create(group); err != nil {
@@ -261,7 +261,7 @@ func (c *Cluster) record(st *state.State, name string, process state.Process) er
 	return st.Save(c.layout.State())
 }
 
-// made is the images that every cluster has, in the making.
+// made holds the images of every cluster while they are made.
 type made struct {
 	wait   sync.WaitGroup
 	images map[string]v1.Image

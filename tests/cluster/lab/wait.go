@@ -20,12 +20,12 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
-// fatal marks a failure that no further try can mend.
+// fatal marks a failure that no retry can solve.
 type fatal struct{ error }
 
 func (f fatal) Unwrap() error { return f.error }
 
-// poll tries until it succeeds; when time is up it gives the last failure.
+// poll retries until success; when ctx ends, it returns the last failure.
 func poll(ctx context.Context, try func(context.Context) error) error {
 	for {
 		err := try(ctx)
@@ -60,8 +60,8 @@ func (c *Cluster) client() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// waitReady returns when a pod could be created: the API server is ready, all
-// nodes that are not halted are, and the default ServiceAccount is there.
+// waitReady returns when a Pod can be created: the API server and all nodes
+// that are not halted are ready, and the default ServiceAccount exists.
 func (c *Cluster) waitReady(ctx context.Context, st *state.State) error {
 	client, err := c.client()
 	if err != nil {
@@ -132,7 +132,8 @@ func deadBox(st *state.State) string {
 	return ""
 }
 
-// explain adds to a failure what the components that do not run said last.
+// explain adds to a failure the last log lines of components that do not run,
+// or that have restarted.
 func (c *Cluster) explain(st *state.State, failure error) error {
 	var text strings.Builder
 	for name, process := range st.Boxes {
@@ -153,7 +154,7 @@ func (c *Cluster) explain(st *state.State, failure error) error {
 	return fmt.Errorf("%w%s", failure, text.String())
 }
 
-// tail gives the last lines of a log, indented.
+// tail returns the last lines of a log, indented.
 func tail(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil || len(content) == 0 {

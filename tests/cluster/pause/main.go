@@ -1,5 +1,5 @@
-// Command pause holds a pod's namespaces open: it reaps the processes that are
-// left to it and ends when told to.
+// Command pause holds a Pod's namespaces open. It reaps orphaned processes and
+// ends on SIGTERM or SIGINT.
 package main
 
 import (

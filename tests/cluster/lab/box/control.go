@@ -56,42 +56,44 @@ func (s *supervisor) answer(conn net.Conn) {
 	_ = json.NewEncoder(conn).Encode(answer)
 }
 
-// Control speaks to process 1 of a running box.
+// Control sends requests to the supervisor of a running box. PID is that of
+// process 1 of the box.
 type Control struct{ PID int }
 
-// Components tells what the box's components are doing.
+// Components returns the status of the box's components.
 func (c Control) Components() ([]Status, error) {
 	answer, err := c.ask(request{Operation: opStatus})
 	return answer.Components, err
 }
 
-// Signal sends a signal to a component; its restart loop brings it back.
+// Signal sends a signal to a component. If that ends the component, the restart
+// loop starts it again.
 func (c Control) Signal(component string, signal syscall.Signal) error {
 	_, err := c.ask(request{Operation: opSignal, Component: component, Signal: int(signal)})
 	return err
 }
 
-// Stop ends a component and keeps it away.
+// Stop ends a component and keeps it stopped.
 func (c Control) Stop(component string, signal syscall.Signal) error {
 	_, err := c.ask(request{Operation: opStop, Component: component, Signal: int(signal)})
 	return err
 }
 
-// Start brings a stopped component back.
+// Start starts a stopped component again.
 func (c Control) Start(component string) error {
 	_, err := c.ask(request{Operation: opStart, Component: component})
 	return err
 }
 
-// ask reaches the socket through /proc/PID/root, which leads into the box's own
-// mounts and is short enough for a socket's path.
+// ask connects through /proc/PID/root. This path leads into the box's mounts,
+// and is short enough for a socket path.
 func (c Control) ask(asked request) (reply, error) {
 	conn, err := net.DialTimeout("unix", fmt.Sprintf("/proc/%d/root%s", c.PID, socketPath), time.Second)
 	if err != nil {
 		return reply{}, fmt.Errorf("box of process %d does not answer: %w", c.PID, err)
 	}
 	defer conn.Close()
-	// A component that is told to end in good order may take its time.
+	// After SIGTERM, a component may need long to end.
 	_ = conn.SetDeadline(time.Now().Add(90 * time.Second))
 	if err := json.NewEncoder(conn).Encode(asked); err != nil {
 		return reply{}, err
@@ -106,8 +108,8 @@ func (c Control) ask(asked request) (reply, error) {
 	return answer, nil
 }
 
-// HostPIDs maps the process ids of a box to those of the machine: the last
-// number of NSpid in /proc/PID/status is the one in the innermost namespace
+// HostPIDs maps the process IDs of a box to those of the machine. The last
+// number of NSpid in /proc/PID/status is the ID in the innermost namespace
 // (proc(5)).
 func HostPIDs(boxPID int) (map[int]int, error) {
 	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", boxPID))
@@ -150,8 +152,8 @@ func innerPID(host int) int {
 	return 0
 }
 
-// Owner reads from a process's command line which state directory it is process
-// 1 of a box of, and which box. Other processes give empty strings.
+// Owner returns the state directory and name of the box whose process 1 is pid,
+// read from the command line. For other processes, both are empty.
 func Owner(pid int) (dir, name string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
@@ -160,7 +162,7 @@ func Owner(pid int) (dir, name string) {
 	return owner(strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00"))
 }
 
-// owner reads such a command line. systemd has settings of its own before ours.
+// owner parses such a command line. systemd has its own settings before ours.
 func owner(args []string) (dir, name string) {
 	if len(args) < 5 || (len(args) > 5 && args[0] != "systemd") {
 		return "", ""

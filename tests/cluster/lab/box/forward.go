@@ -10,10 +10,10 @@ import (
 // ForwardCommand is the hidden command of the forwarder.
 const ForwardCommand = "forward"
 
-// Forward takes connections from the inherited socket, which was made in the
-// machine's network namespace and still listens there, and connects each to the
-// address in the namespace that this process is in. So the machine reaches a
-// box that has no link to it.
+// Forward accepts connections from the inherited socket, and connects each to
+// the address. The socket listens in the machine's network namespace, and the
+// address is in that of this process. So the machine can reach a box that has
+// no link to it.
 func Forward(address string) error {
 	file := os.NewFile(listenerFD, "listener")
 	listener, err := net.FileListener(file)
@@ -34,8 +34,8 @@ func forward(outside *net.TCPConn, address string) {
 	conn, err := net.Dial("tcp4", address)
 	if err != nil {
 		log.Printf("%s: %v", address, err)
-		// A reset tells the client that nobody is there, rather than that
-		// there was nothing to say.
+		// A reset tells the client that nothing listens. A plain close would
+		// look like an empty answer.
 		_ = outside.SetLinger(0)
 		outside.Close()
 		return
@@ -52,8 +52,8 @@ func forward(outside *net.TCPConn, address string) {
 	inside.Close()
 }
 
-// pass copies one direction. Its end is passed on as such, so that the other
-// direction can go on; a failure ends both.
+// pass copies one direction. At its end, it closes only that direction, so that
+// the other can continue. A failure closes both.
 func pass(to, from *net.TCPConn) {
 	if _, err := io.Copy(to, from); err != nil {
 		to.Close()

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Init is process 1 of a box. It returns only when something failed.
+// Init is process 1 of a box. It returns only on failure.
 func Init() error {
 	spec, err := readSpec()
 	if err != nil {
@@ -25,8 +25,8 @@ func Init() error {
 	return supervise(spec)
 }
 
-// Supervise starts the components of a box that is furnished, and starts them
-// again. It returns only when something failed.
+// Supervise starts the components of a furnished box, and restarts them when
+// they end. It returns only on failure.
 func Supervise() error {
 	spec, err := readSpec()
 	if err != nil {
@@ -35,7 +35,7 @@ func Supervise() error {
 	return supervise(spec)
 }
 
-// readSpec reads it from the standard input, and lets go of that.
+// readSpec reads the Spec from standard input, and then closes that.
 func readSpec() (Spec, error) {
 	log.SetFlags(log.LstdFlags | log.Lmicroseconds)
 	var spec Spec
@@ -53,7 +53,7 @@ func supervise(spec Spec) error {
 	return supervisor.serve()
 }
 
-// furnish makes the box's own view of the machine.
+// furnish sets the box's host name, mounts and sysctls.
 func furnish(spec Spec) error {
 	if err := unix.Sethostname([]byte(spec.Name)); err != nil {
 		return fmt.Errorf("host name: %w", err)

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system are the places that every box shares with the machine.
+// system lists the directories that every box shares with the machine.
 var system = []string{"/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64"}
 
-// isolateMounts gives the box its own /proc, /run and /var, and lets go of
-// every other mount that it inherited: else it would keep the overlays and
-// namespaces of other container runtimes busy.
+// isolateMounts gives the box its own /proc, /run and /var, and unmounts the
+// other inherited mounts that it does not need. Otherwise the box would keep
+// the overlays and namespaces of other container runtimes busy.
 //
-// /sys stays as it is: a fresh one would hide /sys/fs/cgroup.
+// /sys stays: a new mount would hide /sys/fs/cgroup.
 func isolateMounts(spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
@@ -28,7 +28,7 @@ func isolateMounts(spec Spec) error {
 		return err
 	}
 	for _, point := range unwanted(mountPoints(string(text)), append(system, spec.Keep...)) {
-		// The list changes while we walk it; what is gone is gone.
+		// The mounts change during the loop; some are already gone.
 		_ = unix.Unmount(point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
@@ -46,15 +46,15 @@ func isolateMounts(spec Spec) error {
 	if err := os.MkdirAll("/run/lock", 0o755); err != nil {
 		return err
 	}
-	// The kubelet's Bidirectional volumes need shared mounts; shared among
-	// the box's own mount namespaces only, since private came first.
+	// The kubelet's Bidirectional volumes need shared mounts. Only the box's
+	// own mount namespaces share them, because they are private first.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("make mounts shared: %w", err)
 	}
 	return nil
 }
 
-// prepareVar makes what programs expect to find in /var.
+// prepareVar makes the folders and links that programs expect in /var.
 func prepareVar(dir string) error {
 	for _, name := range []string{"lib", "log", "cache", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -82,8 +82,8 @@ func mountPoints(mountinfo string) []string {
 	return points
 }
 
-// unwanted picks the mounts to let go of, the newest first: those that are not
-// above or at a place to keep, and not part of /sys or /dev.
+// unwanted returns the mounts to unmount, newest first. It keeps those at or
+// above a path to keep, and those of /proc, /sys and /dev.
 func unwanted(points, keep []string) []string {
 	var out []string
 	for i := len(points) - 1; i >= 0; i-- {

@@ -1,10 +1,9 @@
 // Package box runs processes in namespaces of their own: mount, pid, network,
-// host name and IPC. A node is a box, the control plane is one.
+// host name and IPC. Each node is a box, and so is the control plane.
 //
-// Process 1 of a box is this program again ("box-init"). When it is killed, the
-// kernel ends every process, mount and interface of the box with it; so a box
-// needs no other cleaning than its control groups, and that kill is also how a
-// node crashes.
+// Process 1 of a box is this program ("box-init"). When it is killed, the
+// kernel ends every process, mount and interface of the box. So only control
+// groups need cleaning, and such a kill is also how a node crashes.
 package box
 
 import (
@@ -12,8 +11,8 @@ import (
 	"time"
 )
 
-// Spec is what process 1 of a box is told. It arrives on its standard input: a
-// box whose launcher died before it could send the whole of it ends at once.
+// Spec configures process 1 of a box, which reads it from standard input. If
+// the launcher dies before it has sent the whole Spec, the box ends at once.
 type Spec struct {
 	// Name is the box's name and its host name.
 	Name string
@@ -24,34 +23,34 @@ type Spec struct {
 	Var string
 	// Logs is the directory of the components' log files.
 	Logs string
-	// Programs is a folder that comes first where the components look for
-	// programs; "" for none.
+	// Programs is the folder that comes first in the PATH of the components; ""
+	// for none.
 	Programs string
-	// Sysctls are set in the box's own network namespace: path below
-	// /proc/sys to value.
+	// Sysctls maps paths below /proc/sys to values, which are set in the box's
+	// own network namespace.
 	Sysctls map[string]string
 	// Systemd makes systemd process 1 of the box, in a cgroup namespace.
 	Systemd bool
-	// Components are started in this order, without waiting for each other
-	// unless gated.
+	// Components start in this order. They do not wait for each other, only for
+	// their gates.
 	Components []Component
 }
 
-// environment is that of every component.
+// environment is the environment of every component.
 func (s Spec) environment() []string {
 	path := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	if s.Programs != "" {
 		path = s.Programs + ":" + path
 	}
 	environment := []string{"PATH=" + path, "HOME=/root"}
-	// Programs in Go collect garbage as seldom as whoever starts the box says.
+	// Components get the GOGC of the process that starts the box.
 	if percent, told := os.LookupEnv(collects); told {
 		environment = append(environment, collects+"="+percent)
 	}
 	return environment
 }
 
-// collects is what programs in Go are told by.
+// collects is the variable that controls garbage collection in Go programs.
 const collects = "GOGC"
 
 // Component is one supervised program.
@@ -60,21 +59,21 @@ type Component struct {
 	// Path is the program's file, Args its arguments with the name first.
 	Path string
 	Args []string
-	// Gate holds back the first start.
+	// Gate holds back the first start; nil for none.
 	Gate *Gate
-	// Listener hands it the inherited listening socket as descriptor 3.
+	// Listener gives it the inherited listening socket as descriptor 3.
 	Listener bool
 }
 
 // Gate is an HTTPS address that must answer 200 first. It opens by itself after
-// Patience: a node must also come up while the API server is away.
+// Patience, because a node must also start while the API server is away.
 type Gate struct {
 	URL      string
 	CAFile   string
 	Patience time.Duration
 }
 
-// State is what a component is doing.
+// State is the state of a component.
 type State string
 
 // The states of a component.
@@ -85,7 +84,7 @@ const (
 	Stopped State = "stopped" // on request
 )
 
-// Status is a component's state as its box tells it.
+// Status is a component's state as its box reports it.
 type Status struct {
 	Name     string `json:"name"`
 	State    State  `json:"state"`
@@ -93,7 +92,7 @@ type Status struct {
 	Restarts int    `json:"restarts"`
 }
 
-// socketPath is where process 1 takes requests, in the box's own /run.
+// socketPath is the socket of the supervisor, in the box's own /run.
 const socketPath = "/run/pitstop-box.sock"
 
 // Operations of a request.

@@ -11,22 +11,22 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/state"
 )
 
-// InitCommand is the hidden command that is process 1 of a box. Its arguments
-// are `--dir DIR NAME`: nothing reads them but people and Owner.
+// InitCommand is the hidden command of process 1 of a box. Its arguments are
+// `--dir DIR NAME`; only people and Owner read them.
 const InitCommand = "box-init"
 
 // LogFile is the file where process 1 of a box logs.
 const LogFile = "box-init.log"
 
-// Started is a box whose process 1 waits for its Spec: its namespaces are there
-// and can be furnished.
+// Started is a box whose process 1 waits for its Spec. Its namespaces exist and
+// can be furnished.
 type Started struct {
 	state.Process
 	pipe *os.File
 }
 
-// Start makes the namespaces of a box. The box ends when this process does,
-// until Run has been called.
+// Start makes the namespaces of a box. Until Run is called, the box ends with
+// this process.
 func Start(dir, name, logs string, listener *os.File) (*Started, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,7 @@ func Start(dir, name, logs string, listener *os.File) (*Started, error) {
 		write.Close()
 		return nil, fmt.Errorf("start box %s: %w", name, err)
 	}
-	// Reap it, should it end while this process lives.
+	// Reap process 1 if it ends before this process.
 	go func() { _ = command.Wait() }()
 	process, err := state.Identify(command.Process.Pid)
 	if err != nil {
@@ -69,7 +69,7 @@ func Start(dir, name, logs string, listener *os.File) (*Started, error) {
 	return &Started{Process: process, pipe: write}, nil
 }
 
-// Run lets the box begin.
+// Run sends the Spec, so that the box begins.
 func (s *Started) Run(spec Spec) error {
 	defer s.pipe.Close()
 	if err := json.NewEncoder(s.pipe).Encode(spec); err != nil {
@@ -78,5 +78,5 @@ func (s *Started) Run(spec Spec) error {
 	return nil
 }
 
-// Abandon ends a box that was never let run.
+// Abandon ends a box for which Run was not called.
 func (s *Started) Abandon() { s.pipe.Close() }

@@ -17,12 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Restarts begin at once and slow down for a component that keeps ending.
+// Pauses before a restart double from firstPause to lastPause.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 3 * time.Second
-	// healthyAfter is how long a component must have run for the pause to
-	// begin anew.
+	// healthyAfter is the run time of a component after which the pause begins
+	// anew.
 	healthyAfter = 10 * time.Second
 )
 
@@ -30,9 +30,9 @@ const (
 // and in the component that gets it.
 const listenerFD = 3
 
-// supervisor starts the components and starts them again when they end. One
-// lock guards everything; no process is reaped outside it, so that a process id
-// that is read under it is still that process.
+// supervisor starts the components and restarts them when they end. mu guards
+// everything. Processes are reaped only under mu, so a process ID that is read
+// under mu still names that process.
 type supervisor struct {
 	spec     Spec
 	listener *os.File
@@ -49,7 +49,7 @@ type component struct {
 	restarts int
 }
 
-// ended notes the end of the component's process.
+// ended records the end of the component's process.
 func (c *component) ended() {
 	c.pid = 0
 	c.restarts++
@@ -110,7 +110,7 @@ func (s *supervisor) keepRunning(c *component) {
 	}
 }
 
-// start is called with the lock held.
+// start starts the component's process. The caller holds mu.
 func (s *supervisor) start(c *component) error {
 	output, err := os.OpenFile(filepath.Join(s.spec.Logs, c.Name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -132,16 +132,16 @@ func (s *supervisor) start(c *component) error {
 	}
 	c.pid, c.state = process.Pid, Running
 	log.Printf("%s: process %d", c.Name, c.pid)
-	// Reaping is reap's task.
+	// reap reaps the process.
 	return process.Release()
 }
 
-// reap collects every process that ends: the components and, as the box's
-// process 1, whatever others have left behind.
+// reap reaps every process that ends: the components and, as the box's process
+// 1, orphans.
 func (s *supervisor) reap() {
 	for {
-		// Wait for a child to end but leave it there, so that its id is
-		// not free before the lock is held.
+		// Wait until a child ends, but do not reap it yet: its ID must stay
+		// taken until the lock is held.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if errors.Is(err, unix.ECHILD) {
 			time.Sleep(10 * time.Millisecond)
@@ -241,7 +241,8 @@ func (s *supervisor) status() []Status {
 	return list
 }
 
-// wait returns when the address answers, or after the gate's patience.
+// wait returns nil when the address answers 200, or the last error after the
+// gate's patience.
 func (g *Gate) wait() error {
 	authority, err := os.ReadFile(g.CAFile)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Systemd is Debian's systemd.
+// Systemd is the path of Debian's systemd.
 const Systemd = "/lib/systemd/systemd"
 
 // SuperviseCommand is the hidden command that supervises the components of a box
@@ -26,9 +26,8 @@ const (
 )
 
 // becomeSystemd replaces process 1 of a furnished box by systemd, which starts
-// the supervisor and nothing of the machine's own. The group that the box is in
-// becomes the root of its groups, with cgroup v2 alone. It returns only when
-// something failed.
+// only the supervisor and no unit of the machine. The box's group becomes the
+// root of its groups, with cgroup v2 alone. It returns only on failure.
 func becomeSystemd(spec Spec) error {
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -48,13 +47,14 @@ func becomeSystemd(spec Spec) error {
 	if err := os.WriteFile(filepath.Join(unitsPath, unitName), []byte(unit), 0o644); err != nil {
 		return err
 	}
-	// A namespace is left and entered by a thread, and kept by the program that
-	// the thread becomes.
+	// A thread changes its own namespace. The program that it executes stays in
+	// it.
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return fmt.Errorf("cgroup namespace: %w", err)
 	}
-	// There is one such file system, and a place takes it once.
+	// The machine has one cgroup2 file system. It can be mounted only once at a
+	// directory.
 	if err := unix.Unmount("/sys/fs/cgroup", unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount /sys/fs/cgroup: %w", err)
 	}
@@ -62,8 +62,8 @@ func becomeSystemd(spec Spec) error {
 	if err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags, ""); err != nil {
 		return fmt.Errorf("mount /sys/fs/cgroup: %w", err)
 	}
-	// In a container, systemd takes its settings from its arguments (systemd(1)).
-	// Those of this process follow: they say whose box it is.
+	// In a container, systemd takes settings from its arguments (systemd(1)).
+	// This process's own arguments follow, for Owner.
 	args := []string{
 		"systemd", "systemd.unit=" + unitName, "systemd.hostname=" + spec.Name, "systemd.show_status=no",
 		"systemd.log_target=null",

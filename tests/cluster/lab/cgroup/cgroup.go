@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is how the machine's control groups are mounted.
+// Tree holds the mount points of the machine's control groups.
 type Tree struct {
 	// V2 is set when all controllers are in the one unified hierarchy.
 	V2 bool
-	// mounts holds the mount point of every hierarchy; by controller in v1,
-	// with the empty name for the unified one.
+	// mounts holds the mount point of every hierarchy: by controller in v1, and
+	// by the empty name for the unified hierarchy.
 	mounts map[string]string
 }
 
@@ -61,7 +61,7 @@ func parse(mountinfo string) Tree {
 	return tree
 }
 
-// Missing names the controllers that are needed and not there.
+// Missing returns the required controllers that the machine lacks.
 func (t Tree) Missing() []string {
 	available := map[string]bool{}
 	for name := range t.mounts {
@@ -94,9 +94,9 @@ func (t Tree) roots() []string {
 	return roots
 }
 
-// membership is the one hierarchy in which the lab's own processes join their
-// group. The others are left as they are: what the processes of a test may use
-// is not for the lab to decide.
+// membership is the only hierarchy in which the lab's processes join their
+// group. In the others they stay, because the lab does not decide what a test's
+// processes may use.
 func (t Tree) membership() string {
 	if t.V2 {
 		return t.mounts[""]
@@ -104,7 +104,7 @@ func (t Tree) membership() string {
 	return t.mounts["pids"]
 }
 
-// ReadOnly says that no groups can be made.
+// ReadOnly reports that no groups can be made.
 func (t Tree) ReadOnly() bool { return unix.Access(t.membership(), unix.W_OK) != nil }
 
 // Create makes the group in every hierarchy, with all groups above it.
@@ -185,8 +185,8 @@ func (t Tree) Processes(group string) []int {
 	return pids
 }
 
-// Remove removes the group and all below it from every hierarchy. Groups stay
-// busy for a moment after their last process was killed, hence the wait.
+// Remove removes the group and all below it from every hierarchy. It waits
+// because groups stay busy for a moment after their last process was killed.
 func (t Tree) Remove(group string, wait time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for {
@@ -224,7 +224,7 @@ func removeTree(path string) error {
 	return nil
 }
 
-// Leftovers lists the group wherever it still exists.
+// Leftovers returns the paths of the group that still exist.
 func (t Tree) Leftovers(group string) []string {
 	var left []string
 	for _, root := range t.roots() {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// The cgroup drivers of nodes, as the kubelet calls them: who makes the groups
-// of Pods and containers.
+// Cgroup drivers, by the kubelet's names. The driver makes the groups of Pods
+// and containers.
 const (
 	// Cgroupfs is the kubelet and the runtime themselves.
 	Cgroupfs = "cgroupfs"
-	// Systemd is process 1 of the node, which is systemd then.
+	// Systemd is systemd as process 1 of the node.
 	Systemd = "systemd"
 )
 
-// DefaultDriver is that of nodes for which none is named.
+// DefaultDriver is the driver if the user names none.
 const DefaultDriver = Cgroupfs
 
 // Drivers lists every driver.

@@ -19,7 +19,7 @@ const (
 	Two = "containerd-2"
 )
 
-// Default is what runs where no runtime is named.
+// Default is the runtime if the user names none.
 const Default = Two
 
 // Names lists every runtime.
@@ -33,13 +33,12 @@ func Check(name string) error {
 	return nil
 }
 
-// Programs are the programs of every containerd that a node uses.
+// Programs lists the programs of every containerd that a node uses.
 func Programs() []string { return []string{"containerd", "containerd-shim-runc-v2", "ctr"} }
 
-// Folder is where the runtime's programs lie, or "" when they are installed on
-// the machine. The cluster's program is the one that starts the nodes: ours lie
-// in a folder beside it, or one above where that program has a folder of its
-// own.
+// Folder is the folder of the runtime's programs, or "" when they are installed
+// on the machine. program is the one that starts the nodes. Our programs lie in
+// a folder beside it, or one level above if it has its own folder.
 func Folder(name, program string) string {
 	if name != Two {
 		return ""

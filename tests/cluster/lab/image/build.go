@@ -74,22 +74,22 @@ func Busybox(path string) (v1.Image, error) {
 		}
 	}
 	return assemble(files, v1.Config{
-		// Like the servers in the documentation's examples, a container that names nothing but the image goes on
-		// until it is asked to end.
+		// Like the servers in the documentation's examples, a container that
+		// sets only the image runs until SIGTERM.
 		Cmd: []string{"/bin/sh", "-c", "trap 'exit 0' TERM; sleep 2147483647 & wait"},
 		Env: []string{"PATH=/bin"},
 	})
 }
 
-// version is an image for tests that give running Pods another one: the
-// userland and a layer more. A script tells by $VERSION which one it runs in.
+// version is an image for tests that update running Pods: busybox with one more
+// layer. A script reads its version from $VERSION.
 type version struct {
 	name string
-	// padding is the size of a file that cannot be compressed.
+	// padding is the size in bytes of a file that does not compress.
 	padding int
 }
 
-// versions by the names of their images. "2-again" is "2" once more.
+// versions maps image names to versions. "2-again" has the content of "2".
 var versions = map[string]version{
 	"pitstop.dev/test/busybox:2":       {name: "2"},
 	"pitstop.dev/test/busybox:2-again": {name: "2"},
@@ -101,7 +101,7 @@ var versions = map[string]version{
 	"pitstop.dev/test/other:2":         {name: "other"},
 }
 
-// Versions are further images for tests, by their names.
+// Versions returns further images for tests, by name.
 func Versions(busybox v1.Image) (map[string]v1.Image, error) {
 	images := map[string]v1.Image{}
 	for name, version := range versions {
@@ -116,7 +116,7 @@ func Versions(busybox v1.Image) (map[string]v1.Image, error) {
 
 func (v version) of(busybox v1.Image) (v1.Image, error) {
 	padding := make([]byte, v.padding)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(padding) // the same at each call
+	_, _ = rand.NewChaCha8([32]byte{}).Read(padding) // the same bytes at each call
 	layer, err := layerOf([]file{
 		{name: "etc/version", mode: 0o644, data: []byte(v.name + "\n")},
 		{name: "etc/padding", mode: 0o644, data: padding},

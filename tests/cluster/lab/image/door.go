@@ -14,26 +14,28 @@ import (
 	"time"
 )
 
-// The files by which tests and the registry meet, in the registry's directory.
+// Files in the registry's directory that tests and the registry share.
 const (
-	// faultsFile is written by tests: the faults of this moment (see Faults).
+	// faultsFile is written by tests: the current faults (see Faults).
 	faultsFile = "faults.json"
-	// credentialsFile is written by the registry: who gets in at the private door.
+	// credentialsFile is written by the registry: the private door's
+	// credentials.
 	credentialsFile = "credentials.json"
-	// requestsFile is written by the registry: a line for each request of those who pull.
+	// requestsFile is written by the registry: a line for each request that
+	// pulls.
 	requestsFile = "requests.log"
 )
 
-// Faults is how the registry fails those who pull. The file is read at each
+// Faults says how the registry fails pulls. The registry reads the file at each
 // request; without it nothing fails.
 type Faults struct {
-	// Repository is how the names of the repositories begin that fail.
+	// Repository is a prefix: only repositories with such names fail.
 	Repository string `json:"repository"`
-	// Status answers everything, where it is set.
+	// Status is the HTTP status of every answer; 0 for no fault.
 	Status int `json:"status"`
 	// DelayMilliseconds is the time until the first byte of a blob.
 	DelayMilliseconds int `json:"delayMilliseconds"`
-	// BytesPerSecond bounds each blob, where it is set.
+	// BytesPerSecond limits each blob; 0 for no limit.
 	BytesPerSecond int `json:"bytesPerSecond"`
 }
 
@@ -43,8 +45,8 @@ type Credentials struct {
 	Password string `json:"password"`
 }
 
-// Doors are the two ways to one registry: through the open one everybody pulls
-// and pushes, through the private one who knows the password.
+// Doors returns two handlers of one registry. open needs no password; private
+// does.
 func Doors(registry http.Handler, dir string) (open, private http.Handler, err error) {
 	credentials, err := loadCredentials(filepath.Join(dir, credentialsFile))
 	if err != nil {
@@ -60,8 +62,8 @@ func Doors(registry http.Handler, dir string) (open, private http.Handler, err e
 	return door("open", nil), door("private", credentials), nil
 }
 
-// loadCredentials chooses a password once. It is unlike anything else, so a
-// test that finds it somewhere knows that it has leaked.
+// loadCredentials chooses a password once. It is unique, so a test that finds
+// it elsewhere knows that it has leaked.
 func loadCredentials(path string) (*Credentials, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,21 +83,21 @@ func loadCredentials(path string) (*Credentials, error) {
 type door struct {
 	name        string
 	registry    http.Handler
-	credentials *Credentials // nil: everybody may come in
+	credentials *Credentials // nil: no password
 	log         *os.File
 	faults      string
 }
 
-// object matches the path of something in a repository.
+// object matches the path of a manifest, blob or tag list.
 var object = regexp.MustCompile(`^/v2/(.+)/((?:manifests|blobs|tags)/.*)$`)
 
-// ServeHTTP lets a request through, or fails it as the faults of this moment say.
+// ServeHTTP passes a request on, or fails it according to the current faults.
 func (d *door) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	pulls := request.Method == http.MethodGet || request.Method == http.MethodHead
 	parts := object.FindStringSubmatch(request.URL.Path)
 	faults := Faults{}
 	if pulls && parts != nil {
-		// One write, so that lines of requests at the same time stay whole.
+		// One write, so that lines of concurrent requests stay whole.
 		fmt.Fprintf(d.log, "%s %s %s %s\n", d.name, request.Method, parts[1], parts[2])
 		var err error
 		if faults, err = d.current(parts[1]); err != nil {
@@ -124,7 +126,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	d.registry.ServeHTTP(w, request)
 }
 
-// current is the faults that a repository has.
+// current returns the faults of a repository.
 func (d *door) current(repository string) (Faults, error) {
 	content, err := os.ReadFile(d.faults)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -152,7 +154,7 @@ func (d *door) admits(request *http.Request) bool {
 }
 
 // refuse answers as registries do: an error object (OCI distribution
-// specification, error codes), and with 401 how one may come in.
+// specification, error codes), and with 401 the authentication scheme.
 func refuse(w http.ResponseWriter, status int, message string) {
 	if status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Basic realm="pitstop lab"`)
@@ -170,7 +172,7 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	fmt.Fprintf(w, `{"errors":[{"code":%q,"message":%q}]}`, code, message)
 }
 
-// throttle passes so many bytes a second.
+// throttle passes bytesPerSecond bytes a second.
 type throttle struct {
 	http.ResponseWriter
 	bytesPerSecond int

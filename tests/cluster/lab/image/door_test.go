@@ -55,7 +55,7 @@ func (l *lab) pull(host string, auth authn.Authenticator) error {
 	if err != nil {
 		return err
 	}
-	// A client that tries again would hide what it was told.
+	// Retries would hide the registry's answer.
 	image, err := remote.Image(reference, remote.WithAuth(auth), remote.WithRetryStatusCodes())
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func TestFaultsComeAndGo(t *testing.T) {
 			t.Errorf("another repository: %v", err)
 		}
 	}
-	// Who pushes is not failed.
+	// Faults do not apply to pushes.
 	l.faults(Faults{Status: 503, Repository: "new/"})
 	store := Store{Address: l.open, Transport: http.DefaultTransport}
 	if err := store.Push(context.Background(), sample(t), "pitstop.dev/some/tool:3"); err != nil {

@@ -86,7 +86,7 @@ func TestAPushedImageOutlivesTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another registry's name of the same repository leads to the same image.
+	// The same repository name in another registry leads to the same image.
 	image := pulled(t, second, "elsewhere.example/some/tool:2")
 	if got, err := image.Digest(); err != nil || got != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
@@ -144,8 +144,9 @@ func TestPushArchive(t *testing.T) {
 	}
 }
 
-// As `cargo xtask image --platform linux/amd64,linux/arm64` writes it: one index
-// in the layout's own. Each node gets the image of its platform by the one name.
+// TestPushArchiveOfPlatforms pushes what `cargo xtask image --platform
+// linux/amd64,linux/arm64` writes: an index in the layout's index. Under one
+// name, each node gets the image of its platform.
 func TestPushArchiveOfPlatforms(t *testing.T) {
 	var index v1.ImageIndex = empty.Index
 	digests := map[string]string{}
@@ -203,8 +204,8 @@ func TestPushArchiveOfPlatforms(t *testing.T) {
 	}
 }
 
-// writeArchive packs a directory, with names as `tar -C DIR .` gives them and
-// one that tries to lead outside.
+// writeArchive packs a directory with names as `tar -C DIR .` gives them, and
+// one name that leads outside.
 func writeArchive(t *testing.T, archive, dir string) {
 	t.Helper()
 	output, err := os.Create(archive)

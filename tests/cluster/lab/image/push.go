@@ -17,16 +17,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Store is the lab's registry, seen by one who pushes.
+// Store pushes to the lab's registry.
 type Store struct {
 	// Address is the registry's host and port.
 	Address string
-	// Transport reaches it.
+	// Transport connects to the registry.
 	Transport http.RoundTripper
 }
 
-// reference maps an image's full name to its place in the lab's registry. The
-// nodes ask that registry for every image, by the name without its registry.
+// reference maps an image's full name to its name in the lab's registry. Nodes
+// pull every image from that registry, by the name without its registry.
 func (s Store) reference(image string) (name.Reference, error) {
 	full, err := name.ParseReference(image)
 	if err != nil {
@@ -52,10 +52,10 @@ func (s Store) Push(ctx context.Context, image v1.Image, fullName string) error 
 	return remote.Write(reference, image, s.options(ctx)...)
 }
 
-// PushArchive stores what an OCI image layout in a tar archive holds (the
-// layout is described in the OCI image specification, image-layout.md). One
-// image is stored as such; several (of several platforms) as an index. The
-// scratch directory must not exist; it is removed again.
+// PushArchive stores an OCI image layout in a tar archive (OCI image
+// specification, image-layout.md), and returns the digest. It stores one image
+// as such, several (of several platforms) as an index. scratch must not exist;
+// PushArchive removes it.
 func (s Store) PushArchive(ctx context.Context, archive, fullName, scratch string) (digest string, err error) {
 	reference, err := s.reference(fullName)
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// Registry is an image registry that outlives its process. The library's
-// registry keeps blobs in files but manifests in memory only; so each accepted
-// manifest is written down and given to it again at the next start.
+// Registry is an image registry that keeps its images after a restart. The
+// library's registry keeps blobs in files but manifests only in memory. So
+// Registry writes each accepted manifest to a file, and puts it again at the
+// next start.
 type Registry struct {
 	inner     http.Handler
 	manifests string
@@ -40,7 +41,7 @@ func NewRegistry(dir string) (*Registry, error) {
 	return r, r.replay()
 }
 
-// ServeHTTP is the registry's protocol.
+// ServeHTTP serves the registry's protocol.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	if request.Method != http.MethodPut || !strings.Contains(request.URL.Path, "/manifests/") {
 		r.inner.ServeHTTP(w, request)
@@ -87,9 +88,9 @@ func (r *Registry) remember(path, mediaType string, body []byte) error {
 	return os.Rename(temporary, file)
 }
 
-// replay puts all remembered manifests again. An index names manifests that
-// must be there before it, in whatever order the files are read; so what was
-// refused is tried again as long as anything else succeeds.
+// replay puts all remembered manifests again. An index needs its manifests
+// first, but the files have no such order. So replay retries refused manifests
+// as long as any other succeeds.
 func (r *Registry) replay() error {
 	entries, err := os.ReadDir(r.manifests)
 	if err != nil {

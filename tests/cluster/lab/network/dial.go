@@ -10,12 +10,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Dialer makes TCP connections from within a box's network: a socket stays in
-// the namespace that it was made in, whoever uses it afterwards.
+// Dialer makes TCP connections from a box's network. A socket stays in the
+// namespace in which it was made, whichever thread uses it later.
 type Dialer struct{ PID int }
 
-// DialContext connects to an address given as numbers; there are no names in a
-// box.
+// DialContext connects to a numeric address; a box resolves no names.
 func (d Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -23,8 +22,8 @@ func (d Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, e
 	}
 	done := make(chan result, 1)
 	go func() {
-		// The thread is never given back: it ends with this goroutine, and
-		// so nothing else can run in the wrong namespace.
+		// The thread stays locked and ends with this goroutine, so no other
+		// goroutine runs in the wrong namespace.
 		runtime.LockOSThread()
 		ns, err := netns.GetFromPid(d.PID)
 		if err != nil {
@@ -36,8 +35,8 @@ func (d Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, e
 			done <- result{err: fmt.Errorf("enter network namespace of process %d: %w", d.PID, err)}
 			return
 		}
-		// One address of one family: the dialer makes its socket on this
-		// very goroutine.
+		// For one address of one family, the dialer makes its socket on this
+		// goroutine.
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp4", address)
 		done <- result{conn, err}
 	}()
@@ -45,7 +44,7 @@ func (d Dialer) DialContext(ctx context.Context, _, address string) (net.Conn, e
 	return r.conn, r.err
 }
 
-// Transport is an HTTP transport from within the box's network.
+// Transport returns an HTTP transport that dials from the box's network.
 func (d Dialer) Transport() *http.Transport {
 	return &http.Transport{DialContext: d.DialContext}
 }

@@ -1,6 +1,6 @@
 // Package network connects the boxes of a cluster: a bridge in the control
-// plane's box, and from each node a virtual cable to it. Nothing of it is in
-// the machine's own network namespace, so nothing leaves and nothing clashes.
+// plane's box, and a virtual cable from each node. The machine's own network
+// namespace holds none of them, so nothing leaves and nothing clashes.
 package network
 
 import (
@@ -16,7 +16,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 )
 
-// space is one box's network, reached by its process 1.
+// space is one box's network, opened through its process 1.
 type space struct {
 	*netlink.Handle
 	ns netns.NsHandle
@@ -58,8 +58,8 @@ func ControlPlane(pid int) error {
 	return box.address(plan.Bridge, plan.Gateway)
 }
 
-// Connect joins a node's box to the bridge and tells it the way to the pods of
-// all other nodes. A node that was booted again is connected anew.
+// Connect joins a node's box to the bridge and adds routes to the Pods of all
+// other nodes. A node that boots again is connected again.
 func Connect(controlPlane, pid int, node plan.Node, all []plan.Node) error {
 	hub, err := open(controlPlane)
 	if err != nil {
@@ -87,9 +87,8 @@ func Connect(controlPlane, pid int, node plan.Node, all []plan.Node) error {
 	if err := hub.route(node.PodCIDR, node.Address); err != nil {
 		return err
 	}
-	// The default route leads nowhere further. But a process of the node's
-	// own needs some route to a Service address before kube-proxy's rules
-	// turn it into another one.
+	// The default route leads no further. But a process of the node needs a
+	// route to a Service address before kube-proxy's rules translate that.
 	if err := box.route("0.0.0.0/0", plan.Gateway); err != nil {
 		return err
 	}
@@ -104,9 +103,9 @@ func Connect(controlPlane, pid int, node plan.Node, all []plan.Node) error {
 	return nil
 }
 
-// cable makes the pair of interfaces: eth0 in the node's box and one that bears
-// the node's name on the bridge. The interface of a node that has just died may
-// be there for a moment longer.
+// cable makes the pair of interfaces: eth0 in the node's box, and one with the
+// node's name on the bridge. The interface of a node that has just died may
+// still exist.
 func (s *space) cable(node plan.Node, box *space) error {
 	bridge, err := s.LinkByName(plan.Bridge)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
-// auditPolicy records every request once, when it is answered, without bodies
-// but those that say which orders a node gets.
+// auditPolicy records every request once, when it is answered. It records
+// bodies only for writes of a node's orders.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -23,8 +23,8 @@ rules:
 - level: Metadata
 `
 
-// readyGate holds a component back until the API server is ready, which
-// includes that its built-in roles are there.
+// readyGate holds a component back until the API server is ready and has its
+// built-in roles.
 func readyGate(layout plan.Layout) *box.Gate {
 	return &box.Gate{
 		URL:      "https://" + plan.APIServer() + "/readyz",
@@ -33,7 +33,8 @@ func readyGate(layout plan.Layout) *box.Gate {
 	}
 }
 
-// ControlPlane writes the control plane's configuration files and gives its box.
+// ControlPlane writes the control plane's configuration files and returns its
+// box.
 func ControlPlane(layout plan.Layout, program string) (box.Spec, error) {
 	policy := layout.Config(plan.ControlPlane, "audit-policy.yaml")
 	if err := writeFile(policy, []byte(auditPolicy)); err != nil {
@@ -98,8 +99,8 @@ func apiServerFlags(layout plan.Layout, auditPolicy string, gates release.Gates)
 		"--kubelet-client-key=" + pki("apiserver-kubelet-client.key"),
 		"--kubelet-certificate-authority=" + pki(caFile),
 		"--kubelet-preferred-address-types=InternalIP",
-		// Without these the controller manager and the scheduler complain
-		// for ever about a missing authority.
+		// Without these the controller manager and the scheduler log a missing
+		// authority for ever.
 		"--requestheader-client-ca-file=" + pki(frontProxyFile),
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
@@ -107,8 +108,8 @@ func apiServerFlags(layout plan.Layout, auditPolicy string, gates release.Gates)
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--proxy-client-cert-file=" + pki("front-proxy-client.crt"),
 		"--proxy-client-key-file=" + pki("front-proxy-client.key"),
-		// Webhooks are called at their pods' own addresses, so the control
-		// plane needs no kube-proxy.
+		// The API server calls webhooks at their Pods' addresses, so the
+		// control plane needs no kube-proxy.
 		"--enable-aggregator-routing",
 		"--audit-policy-file=" + auditPolicy,
 		"--audit-log-path=" + layout.AuditLog(),
@@ -130,9 +131,9 @@ func controllerManagerFlags(layout plan.Layout) []string {
 		"--service-account-private-key-file=" + layout.PKI(saKeyFile),
 		"--cluster-signing-cert-file=" + layout.PKI(caFile),
 		"--cluster-signing-key-file=" + layout.PKI("ca.key"),
-		// Each of about 45 controllers asks for its own token at the start:
-		// with the default of 20 a second there would be no default
-		// ServiceAccount for 5 s.
+		// Each of about 45 controllers requests its own token at the start.
+		// With the default of 20 a second, the default ServiceAccount would be
+		// missing for 5 s.
 		"--kube-api-qps=200", "--kube-api-burst=400",
 		"--flex-volume-plugin-dir=" + volumePlugins,
 	}
@@ -153,8 +154,8 @@ func schedulerFlags(layout plan.Layout) []string {
 // machine.
 var volumePlugins = filepath.Join("/var/lib/kubelet", "volume-plugins")
 
-// ControlPlaneComponents and NodeComponents name what `kill`, `stop` and
-// `start` act on, by the short names of the command line.
+// ControlPlaneComponents and NodeComponents map short names of the command line
+// to the components of `kill`, `stop` and `start`.
 var (
 	ControlPlaneComponents = map[string]string{
 		"etcd":                    "etcd",

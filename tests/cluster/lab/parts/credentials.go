@@ -1,5 +1,5 @@
-// Package parts says what runs in the boxes of a cluster: the components, their
-// flags, their configuration files and their credentials.
+// Package parts defines what runs in the boxes of a cluster: the components,
+// their flags, configuration files and credentials.
 package parts
 
 import (
@@ -23,14 +23,14 @@ const (
 )
 
 // WriteCredentials makes all keys, certificates and kubeconfigs of a cluster.
-// The port is the host's way to the API server.
+// port is the host's port that leads to the API server.
 func WriteCredentials(layout plan.Layout, nodes []plan.Node, port int) error {
 	authority, err := pki.NewAuthority("pitstop-lab")
 	if err != nil {
 		return err
 	}
-	// Requests that the API server passes on to extension servers are
-	// vouched for by an authority of their own.
+	// A separate authority vouches for requests that the API server passes on
+	// to extension servers.
 	frontProxy, err := pki.NewAuthority("pitstop-lab-front-proxy")
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (w *writer) pair(name string, authority *pki.Authority, subject pki.Subject
 	w.file(w.layout.PKI(name+".key"), pair.Key)
 }
 
-// kubeconfig writes one that holds its certificates itself.
+// kubeconfig writes a kubeconfig that contains its certificates.
 func (w *writer) kubeconfig(path, server string, subject pki.Subject) {
 	if w.err != nil {
 		return

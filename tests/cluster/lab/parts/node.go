@@ -10,10 +10,10 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
-// object is a configuration file as JSON, which every reader of YAML takes.
+// object is a configuration file as JSON, which YAML readers accept.
 type object map[string]any
 
-// Node writes a node's configuration files and gives its box.
+// Node writes a node's configuration files and returns its box.
 func Node(layout plan.Layout, node plan.Node, program, runtime, driver string) (box.Spec, error) {
 	config := func(file string) string { return layout.Config(node.Name, file) }
 	files := map[string]any{
@@ -47,7 +47,7 @@ func Node(layout plan.Layout, node plan.Node, program, runtime, driver string) (
 		Var:      layout.Var(node.Name),
 		Logs:     layout.Logs(node.Name),
 		Programs: programs,
-		// A node passes packets on between its pods and the others.
+		// A node forwards packets between its Pods and others.
 		Sysctls:    map[string]string{"net/ipv4/ip_forward": "1"},
 		Systemd:    driver == cgroup.Systemd,
 		Components: []box.Component{containerdComponent(programs, config("containerd.toml")), kubelet, proxy},
@@ -85,16 +85,16 @@ func kubeletConfig(layout plan.Layout, node plan.Node, driver string, gates rele
 		"containerRuntimeEndpoint": "unix://" + ContainerdSocket,
 		"cgroupDriver":             driver,
 		"cgroupRoot":               root,
-		// Since 1.35 a kubelet refuses cgroup v1 unless told otherwise.
+		// Since 1.35, a kubelet refuses cgroup v1 by default.
 		"failCgroupV1": false,
 		"failSwapOn":   false,
 		// The machine's resolver cannot be reached from a box.
 		"resolvConf": "",
-		// Nobody answers there. A kubelet that knows of no address records an
-		// event whenever it looks after a Pod.
+		// Nothing answers at this address. Without an address, a kubelet
+		// records an event at each sync of a Pod.
 		"clusterDNS":    []string{plan.ClusterDNS},
 		"clusterDomain": "cluster.local",
-		// Lowering it needs a right that a container's root lacks.
+		// Lowering it needs a capability that a container's root lacks.
 		"oomScoreAdj": 0,
 		// A full disk of the machine must not evict test pods.
 		"evictionHard":                object{"memory.available": "50Mi"},
@@ -115,8 +115,8 @@ func proxyConfig(layout plan.Layout, node plan.Node) object {
 		"hostnameOverride": node.Name,
 		"oomScoreAdj":      0,
 		"clientConnection": object{"kubeconfig": layout.Config(node.Name, "proxy.kubeconfig")},
-		// These would be written to settings that only the first network
-		// namespace has; zero leaves them alone.
+		// kube-proxy would write these to settings that only the first network
+		// namespace has. Zero leaves the settings alone.
 		"conntrack": object{
 			"maxPerCore": 0, "min": 0,
 			"tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s",
@@ -124,8 +124,8 @@ func proxyConfig(layout plan.Layout, node plan.Node) object {
 	}
 }
 
-// cniConfig routes every packet of a pod through its node: so even a Service's
-// traffic between pods of one node passes kube-proxy's rules, without
+// cniConfig routes every packet of a Pod through its node. So even Service
+// traffic between Pods of one node passes kube-proxy's rules, without
 // br_netfilter.
 func cniConfig(node plan.Node) object {
 	return object{

@@ -63,8 +63,8 @@ func TestKeysAreTheOwnersOnly(t *testing.T) {
 	}
 }
 
-// Every file that a component is told to read must have been written, except
-// what the component makes itself.
+// Every file in a component's flags must exist, except files that the component
+// makes.
 func TestFlagsNameFilesThatExist(t *testing.T) {
 	layout, nodes := written(t)
 	specs := []box.Spec{}
@@ -180,7 +180,7 @@ func TestNothingIsEnabledThatIsNotByItself(t *testing.T) {
 	}
 }
 
-// What the API server and the kubelets are told must be the same.
+// The API server and the kubelets must get the same gates.
 func TestGatesReachApiServerAndKubelets(t *testing.T) {
 	layout, nodes := written(t)
 	some := release.Gates{"Some": false}

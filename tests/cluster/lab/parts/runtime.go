@@ -15,7 +15,7 @@ import (
 // ContainerdSocket is the runtime's socket, as seen in a node's box.
 const ContainerdSocket = "/run/containerd/containerd.sock"
 
-// containerdComponent is the containerd of a folder, or the machine's own.
+// containerdComponent is the containerd in folder; with "", the machine's own.
 func containerdComponent(folder, config string) box.Component {
 	return box.Component{
 		Name: "containerd",
@@ -24,8 +24,8 @@ func containerdComponent(folder, config string) box.Component {
 	}
 }
 
-// containerdConfig is the configuration in the version that the runtime writes
-// itself. Snapshots are overlayfs's, the default of both.
+// containerdConfig is the configuration, in the version that the runtime itself
+// writes. Both versions use overlayfs snapshots by default.
 func containerdConfig(runtime, driver, cni, registries string) string {
 	format := configVersion3
 	if runtime == containerd.One {
@@ -34,7 +34,7 @@ func containerdConfig(runtime, driver, cni, registries string) string {
 	return fmt.Sprintf(format, image.PauseName, driver == cgroup.Systemd, preflight.CNIPlugins, cni, registries)
 }
 
-// configVersion2 is what containerd 1.6 reads.
+// configVersion2 is the format for containerd 1.6.
 const configVersion2 = `version = 2
 
 [plugins."io.containerd.grpc.v1.cri"]
@@ -56,7 +56,7 @@ const configVersion2 = `version = 2
   path = "/var/lib/containerd/opt"
 `
 
-// configVersion3 is what every containerd 2.x reads.
+// configVersion3 is the format for every containerd 2.x.
 const configVersion3 = `version = 3
 # The default lies in /etc, which a box shares with the machine.
 imports = []
@@ -88,16 +88,15 @@ imports = []
   plugin_config_path = "/var/lib/containerd/nri/conf.d"
 `
 
-// Files of containerd for registries: one for all that have none of their own,
-// and one for the name under which the lab's asks for a password (containerd's
-// docs/hosts.md).
+// Files of containerd for registries (containerd's docs/hosts.md): a default,
+// and one for the name of the lab's registry with a password.
 const (
 	registriesOfAnyName = "registries/_default/hosts.toml"
 	privateRegistry     = "registries/" + plan.PrivateRegistryName + "/hosts.toml"
 )
 
-// registryHosts sends pulls to an address of the lab's registry, whatever the
-// image's name, and nowhere else where that does not have it.
+// registryHosts sends all pulls to an address of the lab's registry, and to no
+// other registry if the image is missing.
 func registryHosts(address string) string {
 	server := "http://" + address
 	return fmt.Sprintf("server = %q\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", server, server)

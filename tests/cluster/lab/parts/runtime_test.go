@@ -28,8 +28,8 @@ func TestEachRuntimeIsToldTheSame(t *testing.T) {
 	}
 }
 
-// A program of the runtime that is found by its name, as the shim is, must be
-// of the same runtime.
+// containerd finds programs such as the shim by name. They must be of the same
+// runtime.
 func TestANodeFindsItsOwnRuntimesPrograms(t *testing.T) {
 	layout, nodes := written(t)
 	for name, want := range map[string]string{containerd.One: "", containerd.Two: "/bin/containerd-2"} {

@@ -1,5 +1,4 @@
-// Package patience stretches waits for machines that are slower than those for
-// which they were chosen, such as an emulated one.
+// Package patience lengthens timeouts on slow machines, such as emulated ones.
 package patience
 
 import (
@@ -11,12 +10,12 @@ import (
 // Variable names the environment variable that holds the factor, a whole number.
 const Variable = "PITSTOP_CLUSTER_PATIENCE"
 
-// Of is how long to wait for what takes so long elsewhere.
+// Of returns the usual timeout, multiplied by the factor.
 func Of(usual time.Duration) time.Duration {
 	return times(usual, os.Getenv(Variable))
 }
 
-// times leaves it as it is where there is no factor, or none from 1 to 1000.
+// times ignores a factor that is no number from 1 to 1000.
 func times(usual time.Duration, factor string) time.Duration {
 	n, err := strconv.Atoi(factor)
 	if err != nil || n < 1 || n > 1000 {

@@ -1,5 +1,5 @@
-// Package pki makes the certificates of a cluster. All keys are EC P-256, all
-// certificates live for a year: a test cluster does not.
+// Package pki makes the certificates of a cluster. All keys are EC P-256. All
+// certificates are valid for a year; a test cluster does not live so long.
 package pki
 
 import (

@@ -10,14 +10,14 @@ import (
 // is below it.
 type Layout struct{ Dir string }
 
-// NewLayout makes the path absolute and refuses places that a box hides from
-// itself, where it could not find its own files.
+// NewLayout makes the path absolute. It refuses directories that a box hides
+// from itself, where it could not find its own files.
 func NewLayout(dir string) (Layout, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return Layout{}, err
 	}
-	// A box cannot see through symbolic links into what it has hidden.
+	// In a box, a symbolic link into a hidden directory leads nowhere.
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		abs = real
 	}
@@ -36,7 +36,7 @@ func (l Layout) at(parts ...string) string {
 	return filepath.Join(append([]string{l.Dir}, parts...)...)
 }
 
-// State is the file that says what runs.
+// State is the file that records what runs.
 func (l Layout) State() string { return l.at("state.json") }
 
 // Kubeconfig is the administrator's access from the host.
@@ -66,11 +66,11 @@ func (l Layout) AuditLog() string { return filepath.Join(l.Logs(ControlPlane), "
 // Registry holds the images of the lab's registry.
 func (l Layout) Registry() string { return l.at("registry") }
 
-// Temporary is for files of one command.
+// Temporary holds files of one command.
 func (l Layout) Temporary() string { return l.at("tmp") }
 
-// Owned lists every entry of the directory that a cluster makes, the logs
-// excepted. Only these are ever removed.
+// Owned lists every entry of the directory that a cluster makes, except logs.
+// Only these and the logs are ever removed.
 func (l Layout) Owned() []string {
 	return []string{l.at("pki"), l.at("boxes"), l.Registry(), l.Temporary(), l.Kubeconfig(), l.State()}
 }
@@ -78,7 +78,7 @@ func (l Layout) Owned() []string {
 // Cgroup is the group, in each hierarchy, above all groups of all clusters.
 const Cgroup = "pitstop-lab"
 
-// Name tells clusters that run at the same time apart.
+// Name distinguishes clusters that run at the same time.
 func (l Layout) Name() string { return filepath.Base(l.Dir) }
 
 // Cgroup is the group above all groups of this cluster.
@@ -87,6 +87,6 @@ func (l Layout) Cgroup() string { return Cgroup + "/" + l.Name() }
 // NodeCgroup is the group under which a node's kubelet keeps its pods.
 func (l Layout) NodeCgroup(node string) string { return l.Cgroup() + "/" + node }
 
-// BoxCgroup is the group that a box's own processes join, so that they can be
-// found when every record of them is lost.
+// BoxCgroup is the group of a box's own processes. Through it they can be found
+// without any record.
 func (l Layout) BoxCgroup(box string) string { return l.Cgroup() + "/boxes/" + box }

@@ -1,11 +1,11 @@
-// Package plan says where everything of a cluster is: its addresses and its
-// files. It computes; it changes nothing.
+// Package plan computes the addresses and file paths of a cluster. It changes
+// nothing.
 package plan
 
 import "fmt"
 
-// The addresses of a cluster. They exist only inside its own network
-// namespaces, so they can clash with nothing on the machine.
+// The addresses of a cluster. They exist only in its own network namespaces, so
+// they cannot clash with any on the machine.
 const (
 	// ControlPlane is the name of the box that runs the control plane.
 	ControlPlane = "control-plane"
@@ -23,18 +23,18 @@ const (
 	// ServiceAddress is the Service address of the API server, the first of
 	// the range.
 	ServiceAddress = "10.96.0.1"
-	// ClusterDNS is the address that pods are told to ask for names.
+	// ClusterDNS is the DNS server address that Pods get.
 	ClusterDNS = "10.96.0.10"
 	// APIPort is where the API server listens.
 	APIPort = 6443
 	// RegistryPort is where the image registry listens.
 	RegistryPort = 5000
-	// PrivateRegistryPort is where it listens for those who have its password.
+	// PrivateRegistryPort is the registry's port that requires its password.
 	PrivateRegistryPort = 5001
-	// PrivateRegistryName is what the names of images begin with that nodes
-	// pull from there.
+	// PrivateRegistryName begins the names of images that nodes pull from that
+	// port.
 	PrivateRegistryName = "private.pitstop.dev"
-	// MaxNodes is how many nodes the address plan has room for.
+	// MaxNodes is the most nodes that the address plan allows.
 	MaxNodes = 200
 )
 
@@ -48,7 +48,7 @@ type Node struct {
 	Address string
 	// PodCIDR holds the addresses of the node's pods.
 	PodCIDR string
-	// MAC stays the same when the node is booted again, so that no neighbour
+	// MAC stays the same when the node boots again, so that no neighbour
 	// remembers a wrong one.
 	MAC string
 }
@@ -78,5 +78,5 @@ func APIServer() string { return fmt.Sprintf("%s:%d", Gateway, APIPort) }
 // Registry is the registry's address as host and port, seen from any box.
 func Registry() string { return fmt.Sprintf("%s:%d", Gateway, RegistryPort) }
 
-// PrivateRegistry is the address of the registry's door with a password.
+// PrivateRegistry is the registry's address that requires the password.
 func PrivateRegistry() string { return fmt.Sprintf("%s:%d", Gateway, PrivateRegistryPort) }

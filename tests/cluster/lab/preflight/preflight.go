@@ -1,5 +1,5 @@
-// Package preflight finds out before the start what would make it fail, all of
-// it at once, each with the command that cures it.
+// Package preflight checks the machine before the start. It reports all
+// problems at once, each with its cure.
 package preflight
 
 import (
@@ -24,7 +24,8 @@ const CNIPlugins = "/usr/lib/cni"
 // Problem is one thing that is missing.
 type Problem struct {
 	What string
-	// Package is the Debian package that cures it, or Cure says what does.
+	// Package is the Debian package that cures it. Without a package, Cure says
+	// how.
 	Package string
 	Cure    string
 }
@@ -57,7 +58,7 @@ func (e *Error) Error() string {
 // tool is a program that a node uses, with its Debian package.
 type tool struct{ path, pkg string }
 
-// tools are those of every node.
+// tools are the programs of every node.
 var tools = []tool{
 	{"runc", "runc"},
 	{"iptables", "iptables"},   // the kubelet's own chains, the portmap plugin
@@ -72,7 +73,7 @@ var tools = []tool{
 	{filepath.Join(CNIPlugins, "portmap"), "containernetworking-plugins"},
 }
 
-// debianRuntime are those of a node that runs Debian's containerd.
+// debianRuntime returns the programs of a node with Debian's containerd.
 func debianRuntime() []tool {
 	list := []tool{{"socat", "socat"}} // its port-forward
 	for _, name := range containerd.Programs() {
@@ -81,9 +82,8 @@ func debianRuntime() []tool {
 	return list
 }
 
-// Check looks at the machine. The directory is where the cluster is to lie,
-// the program is the cluster's own and pause the one beside it that becomes
-// the pause image.
+// Check checks the machine. dir is the state directory. program is the
+// cluster's own, and pause the one beside it that becomes the pause image.
 func Check(dir, program, pause, runtime, driver string) error {
 	var problems []Problem
 	add := func(p ...Problem) { problems = append(problems, p...) }
@@ -119,7 +119,7 @@ func Check(dir, program, pause, runtime, driver string) error {
 	return nil
 }
 
-// find gives a program's path, or nothing. Absolute names are only looked at.
+// find returns a program's path, or "". It does not search for absolute names.
 func find(name string) string {
 	path, err := exec.LookPath(name)
 	if err != nil && !filepath.IsAbs(name) {
@@ -136,7 +136,7 @@ func find(name string) string {
 	return path
 }
 
-// Find gives the path of a program that Check has found.
+// Find returns the path of a program that Check has found.
 func Find(name string) string { return find(name) }
 
 func checkTools(find func(string) string, tools []tool) []Problem {
@@ -149,7 +149,7 @@ func checkTools(find func(string) string, tools []tool) []Problem {
 	return problems
 }
 
-// checkBuilt looks for the programs of a runtime that is built.
+// checkBuilt checks the programs of a runtime that we build.
 func checkBuilt(find func(string) string, runtime, folder string) []Problem {
 	var problems []Problem
 	for _, name := range containerd.Programs() {
@@ -163,7 +163,7 @@ func checkBuilt(find func(string) string, runtime, folder string) []Problem {
 	return problems
 }
 
-// Capabilities by number, linux/capability.h.
+// capabilities are the required capabilities (linux/capability.h).
 var capabilities = map[string]uint{"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_NET_ADMIN": unix.CAP_NET_ADMIN, "CAP_MKNOD": unix.CAP_MKNOD}
 
 func checkRights() []Problem {
@@ -220,7 +220,7 @@ func static(path string) bool {
 	return true
 }
 
-// overlay looks at the nearest directory that exists.
+// overlay reports whether the nearest existing directory is on an overlay.
 func overlay(dir string) (is, known bool) {
 	for {
 		var info unix.Statfs_t

@@ -1,6 +1,6 @@
-// Package reference holds what github.com/distribution/reference says of
-// references of images. The kubelet and containerd read them with it, and
-// pitstop's own parser has to say the same: api/tests/references.rs.
+// Package reference records how github.com/distribution/reference parses image
+// references. The kubelet and containerd use that library, and pitstop's own
+// parser must agree: api/tests/references.rs.
 package reference
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	// The digests that it knows are those that are linked.
+	// The library knows only digest algorithms that are linked.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 
@@ -27,7 +27,8 @@ var (
 	seed      = flag.Uint64("seed", 1, "what they are made from")
 )
 
-// line is what is said of one text; without a path, that it is refused.
+// line is the library's result for a text; without a path, the library refuses
+// the text.
 type line struct {
 	Text     string `json:"text"`
 	Registry string `json:"registry,omitempty"`
@@ -52,7 +53,7 @@ func said(text string) line {
 	return said
 }
 
-// fixed are the cases that somebody thought of.
+// fixed returns the cases written by hand.
 func fixed() []string {
 	hex := func(n int) string { return strings.Repeat("0123456789abcdef", n/16) }
 	sha256, sha384, sha512 := "sha256:"+hex(64), "sha384:"+hex(96), "sha512:"+hex(128)
@@ -87,14 +88,15 @@ func fixed() []string {
 			all = append(all, name+"@"+digest)
 		}
 	}
-	// The longest, with and without what comes before them.
+	// Names around the maximum length, with and without other parts.
 	for _, n := range []int{239, 240, 246, 247, 248, 254, 255, 256, 300} {
 		all = append(all, a(n), "x/"+a(n-2), "docker.io/"+a(n), "r.io/"+a(n), "r.io/"+a(n)+":tag@"+sha256, "localhost:5000/"+a(n))
 	}
 	return all
 }
 
-// makeUp strings parts of references together, good ones and others, and sometimes changes one character.
+// makeUp joins valid and invalid parts of references, and sometimes changes one
+// character.
 func makeUp(rng *rand.Rand) string {
 	pick := func(of ...string) string { return of[rng.IntN(len(of))] }
 	hosts := []string{"docker.io/", "index.docker.io/", "localhost/", "localhost:5000/", "r.example.com/", "R.Example.com:443/", "HOST/",
@@ -112,7 +114,7 @@ func makeUp(rng *rand.Rand) string {
 		text.WriteString(pick(hosts...))
 	}
 	for n := rng.IntN(3); n >= 0; n-- {
-		// Mostly good ones.
+		// Mostly valid words.
 		text.WriteString(words[rng.IntN(5+rng.IntN(len(words)-4))])
 		if n > 0 {
 			text.WriteByte('/')
@@ -158,7 +160,7 @@ func lines(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// What the file holds is what this library says, and nobody's wish.
+// The corpus must be the library's results, not our wishes.
 func TestTheCorpusIsWhatTheLibrarySays(t *testing.T) {
 	made := lines(t)
 	if *write != "" {

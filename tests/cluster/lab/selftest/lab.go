@@ -22,7 +22,7 @@ type lab struct {
 	program, dir, kubeconfig string
 	runtime                  string // the container runtime of its nodes
 	before                   *traces
-	containers               map[string]string // by pod
+	containers               map[string]string // IDs by Pod
 }
 
 // up starts the cluster.
@@ -30,12 +30,12 @@ func (l *lab) up(ctx context.Context, args ...string) (string, error) {
 	return l.call(ctx, append([]string{"up", "--runtime", l.runtime}, args...)...)
 }
 
-// call runs this program and gives its standard output.
+// call runs this program and returns its standard output.
 func (l *lab) call(ctx context.Context, args ...string) (string, error) {
 	return output(exec.CommandContext(ctx, l.program, append(args[:1:1], append([]string{"--dir", l.dir}, args[1:]...)...)...))
 }
 
-// kubectl runs kubectl, with a cache that goes with the cluster's directory.
+// kubectl runs kubectl, with its cache in the cluster's directory.
 func (l *lab) kubectl(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, filepath.Join(filepath.Dir(l.program), "kubectl"),
 		append([]string{"--kubeconfig", l.kubeconfig, "--cache-dir", filepath.Join(l.dir, "tmp", "kubectl")}, args...)...)
@@ -103,7 +103,7 @@ func (l *lab) waitPod(ctx context.Context, name string) error {
 	return err
 }
 
-// exec runs a command in a pod until it gives what is wanted.
+// exec repeats a command in a Pod until its output contains want.
 func (l *lab) exec(ctx context.Context, pod, want string, words ...string) error {
 	return eventually(ctx, 20*time.Second, func() error {
 		text, err := l.kubectl(ctx, append([]string{"exec", pod, "--"}, words...)...)
@@ -114,7 +114,7 @@ func (l *lab) exec(ctx context.Context, pod, want string, words ...string) error
 	})
 }
 
-// sameContainer fails when a pod's container is another one than remembered.
+// sameContainer fails when a Pod's container is not the remembered one.
 func (l *lab) sameContainer(ctx context.Context, name string) error {
 	pod, err := l.pod(ctx, name)
 	if err != nil {

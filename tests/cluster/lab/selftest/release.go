@@ -10,10 +10,10 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/release"
 )
 
-// kubernetes is what is particular to the release that this program holds.
+// kubernetes holds the settings of this program's release.
 var kubernetes = release.Of(release.Built)
 
-// resizeCheck expects pods/resize to work, or not to be there at all.
+// resizeCheck expects that pods/resize works, or is not served.
 func resizeCheck() check {
 	if kubernetes.Resizes() {
 		return check{"a resize reaches the running container", resized}

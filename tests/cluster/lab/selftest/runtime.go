@@ -8,8 +8,8 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
-// nodesSayTheirRuntime expects the containerd that was asked for, and its own
-// ctr, on every node.
+// nodesSayTheirRuntime expects the requested containerd, and its own ctr, on
+// every node.
 func nodesSayTheirRuntime(ctx context.Context, l *lab) error {
 	status, err := l.status(ctx)
 	if err != nil {
@@ -28,7 +28,7 @@ func nodesSayTheirRuntime(ctx context.Context, l *lab) error {
 		if !found || !strings.HasPrefix(version, major+".") {
 			return fmt.Errorf("%s runs %q, not %s", node.Name, said, l.runtime)
 		}
-		// Debian adds its own to the version that ctr prints.
+		// Debian extends the version that ctr prints.
 		text, err := l.call(ctx, "exec", node.Name, "--", "ctr", "--version")
 		if err == nil && !strings.Contains(text, " "+version) {
 			err = fmt.Errorf("on %s with containerd %s, ctr says %q", node.Name, version, text)
@@ -40,7 +40,7 @@ func nodesSayTheirRuntime(ctx context.Context, l *lab) error {
 	return nil
 }
 
-// volumeChecks are those that need image volumes, which containerd has since
+// volumeChecks returns the checks of image volumes, which containerd has since
 // 2.1.
 func (l *lab) volumeChecks() []check {
 	if !kubernetes.ImageVolumes || l.runtime == containerd.One {

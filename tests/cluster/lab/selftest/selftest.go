@@ -16,7 +16,8 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
-// DefaultDir is apart from the one that people use; both cannot run at once.
+// DefaultDir differs from the users' default. Clusters in both cannot run at
+// once.
 const DefaultDir = "target/cluster/selftest"
 
 // check is one thing that must hold.

@@ -13,7 +13,7 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/containerd"
 )
 
-// startChecks begin with the one on which all else rests.
+// startChecks begin with the check on which all others depend.
 var startChecks = []check{
 	{"up with two nodes", func(ctx context.Context, l *lab) error {
 		before, err := lookAround(l.dir)
@@ -122,7 +122,7 @@ var endChecks = []check{
 		if _, err := l.call(ctx, "down"); err != nil {
 			return err
 		}
-		// Only the record knew the settings of the machine from before.
+		// Only the record held the machine's earlier settings.
 		if err := l.before.restoreSettings(); err != nil {
 			return err
 		}

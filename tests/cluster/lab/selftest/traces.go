@@ -14,20 +14,20 @@ import (
 	"pitstop.dev/tests/pitstop-cluster/lab/plan"
 )
 
-// traces is what a cluster could leave on the machine, as a sorted list of
-// "kind what". Only what can be a cluster's own is looked at: others may work on
-// the machine meanwhile.
+// traces is a sorted list, as "kind what", of what a cluster could leave on the
+// machine. It covers only what can be a cluster's own, because other programs
+// may work on the machine.
 type traces struct{ found []string }
 
-// places outside the state directory that a node's programs would write to if
-// the boxes had a hole. Those of container runtimes in general are not among
-// them: another one may be at work on the machine.
+// places are paths outside the state directory to which a node's programs would
+// write if the boxes leaked. They omit paths of container runtimes: another
+// runtime may be at work on the machine.
 var places = []string{
 	"/var/lib/kubelet", "/var/lib/cni", "/var/lib/etcd", "/var/log/pods", "/var/log/containers",
 	"/run/pitstop-box.sock", "/etc/cni", "/etc/kubernetes", "/usr/libexec/kubernetes",
 }
 
-// settings of the whole machine that a kubelet changes.
+// settings are the machine-wide settings that a kubelet changes.
 var settings = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
 	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
@@ -90,7 +90,7 @@ func lookAround(dir string) (*traces, error) {
 	return t, nil
 }
 
-// restoreSettings gives the machine its settings back.
+// restoreSettings restores the machine's settings.
 func (t *traces) restoreSettings() error {
 	for _, item := range t.found {
 		if rest, ok := strings.CutPrefix(item, "setting "); ok {
@@ -103,8 +103,8 @@ func (t *traces) restoreSettings() error {
 	return nil
 }
 
-// compare fails for everything that is there now and was not before. A process
-// takes a moment to be gone from /proc.
+// compare fails if anything exists now that did not exist before. A process
+// needs a moment to leave /proc, so compare retries.
 func (t *traces) compare(dir string) error {
 	var err error
 	for range 20 {

@@ -22,7 +22,7 @@ spec:
 ---
 ` + webPod
 
-// webPod is a pod that says its own name; NAME stands for node1 or node2.
+// webPod is a Pod that serves its own name; NAME stands for node1 or node2.
 const webPod = `
 apiVersion: v1
 kind: Pod
@@ -86,7 +86,8 @@ var workChecks = []check{
 			return err
 		}
 		for _, from := range nodes {
-			// Each of the two answers in turn, by chance: ask until both have.
+			// The Service chooses a Pod by chance: ask until both have
+			// answered.
 			for _, to := range nodes {
 				if err := l.exec(ctx, "web-"+from, "web-"+to, "timeout", "3", "wget", "-qO-", "http://"+address+"/"); err != nil {
 					return fmt.Errorf("Service, from %s to %s: %w", from, to, err)
@@ -233,8 +234,8 @@ func mustIP(ctx context.Context, l *lab, name string) string {
 	return "none"
 }
 
-// survive kills a component and expects it back, another process, while the
-// pod on node1 keeps its container and can be reached through all of them.
+// survive kills a component and expects it back as another process. Afterwards
+// exec reaches the Pod on node1, in the same container.
 func (l *lab) survive(ctx context.Context, where, name, target string) error {
 	was, err := l.component(ctx, where, name)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process names one process for good: a process id alone can be given to
-// another process later, even after the machine was started anew.
+// Process identifies one process uniquely: the kernel can give a process ID to
+// another process later, even after a reboot.
 type Process struct {
 	PID int `json:"pid"`
 	// Started is the start time in clock ticks since boot, field 22 of
@@ -45,13 +45,13 @@ func (p Process) Alive() bool {
 	return err == nil && now == p
 }
 
-// Kill sends SIGKILL to this very process, never to another one that has got
-// its id, and waits until it has ended. A process that has ended is no error.
+// Kill sends SIGKILL to this very process, never to another one with its ID,
+// and waits until it has ended. A process that has already ended is no error.
 func (p Process) Kill(wait time.Duration) error {
 	if p.PID <= 0 {
 		return nil
 	}
-	// The descriptor pins the process; only then is its identity compared.
+	// The descriptor pins the process, so compare its identity afterwards.
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil

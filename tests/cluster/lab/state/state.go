@@ -11,17 +11,17 @@ import (
 	"path/filepath"
 )
 
-// State is what D/state.json holds.
+// State is the content of D/state.json.
 type State struct {
 	// Kubernetes is the release that runs, such as "1.36", and Program the file
-	// that holds it. What acts on the cluster looks here for its program.
+	// that holds it. Commands that act on the cluster find their program here.
 	Kubernetes string `json:"kubernetes"`
 	Program    string `json:"program"`
 	// Runtime is the container runtime of its nodes, such as "containerd-2".
 	Runtime string `json:"runtime"`
-	// CgroupDriver is that of its nodes, such as "systemd".
+	// CgroupDriver is the nodes' cgroup driver, such as "systemd".
 	CgroupDriver string `json:"cgroupDriver"`
-	// Nodes is how many nodes the cluster was asked to have.
+	// Nodes is the requested number of nodes.
 	Nodes int `json:"nodes"`
 	// Port is the host's port that leads to the API server.
 	Port int `json:"port"`
@@ -31,8 +31,8 @@ type State struct {
 	Boxes map[string]Process `json:"boxes"`
 	// Halted holds the nodes that were stopped on request.
 	Halted map[string]bool `json:"halted,omitempty"`
-	// Sysctls holds the values from before of the machine-wide settings that
-	// a kubelet changes.
+	// Sysctls holds the earlier values of machine-wide settings that a kubelet
+	// changes.
 	Sysctls map[string]string `json:"sysctls,omitempty"`
 }
 

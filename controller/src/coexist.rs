@@ -23,7 +23,7 @@ use tracing::{error, info, warn};
 use crate::own_pod::OwnPod;
 
 /// Name of the readiness condition.
-pub const CONDITION: &str = "nobody else carries out ContainerRecreateRequests";
+pub const CONDITION: &str = "OpenKruise check passed";
 /// Reason of the event on the own Pod when requests are not carried out because of Kruise.
 pub const FOUND: &str = "OpenKruiseFound";
 /// Reason of the event on the own Pod when they are carried out again.
@@ -165,10 +165,7 @@ fn all(signs: &[Sign]) -> String {
 
 /// Why no request is carried out, and what helps.
 fn refusal(signs: &[Sign]) -> String {
-    format!(
-        "OpenKruise is here and --kruise-crr-off does not say that it leaves requests alone: {}",
-        all(signs)
-    )
+    format!("the controller found OpenKruise, and --kruise-crr-off is not set: {}", all(signs))
 }
 
 impl Coexistence {
@@ -184,12 +181,12 @@ impl Coexistence {
             Verdict::ServeBeside(signs) => {
                 warn!(
                     signs = all(signs),
-                    "carries out requests beside OpenKruise, which is still in the way"
+                    "carries out requests, but a webhook of OpenKruise can make them fail"
                 );
             }
             Verdict::Serve if matches!(before, Verdict::Refuse(_)) => {
-                info!("no sign of OpenKruise is left: requests are carried out");
-                let text = "No sign of OpenKruise is left: requests are carried out";
+                info!("OpenKruise is gone: requests are carried out");
+                let text = "OpenKruise is gone: requests are carried out";
                 self.own_pod.tell(EventType::Normal, GONE, ACTION, text).await;
             }
             Verdict::Serve if self.told_off => info!("requests are carried out, as --kruise-crr-off says"),

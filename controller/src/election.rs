@@ -134,7 +134,7 @@ async fn carry_out(api: &Api<Lease>, write: Write, term: Duration) -> Event {
         Ok(stored) => Event::Written(record(&stored)),
         Err(error) => {
             if classify(&error) == Class::Conflict {
-                debug!("another replica was faster at the leader lease");
+                debug!("another replica wrote the leader lease first");
             } else {
                 warn!(error = describe(&error), "cannot write the leader lease");
             }

@@ -58,7 +58,7 @@ impl Executor {
                     let answer = if self.may_send(decided) {
                         client::send(&self.client, *request).await
                     } else {
-                        debug!(uri = %request.uri(), "a decision is too old, or the lead over: nothing is sent");
+                        debug!(uri = %request.uri(), "not sent: decided too long ago, or not the leader");
                         // Counts as a conflict: it is certain that nothing was written.
                         Answer::Failed(Failure::of_code(
                             409,
@@ -115,14 +115,14 @@ fn log(action: &Action) {
             }
         },
         Action::Survey { place } => {
-            debug!(%place, "reads what bounds the Pods of a namespace and a node");
+            debug!(%place, "reads the limits of a namespace and a node");
         }
         Action::ReadPod { by: Object { kind, key, uid }, pod } => {
             debug!(%kind, request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
         }
         Action::Do { by: Object { kind, key, uid }, deed } => {
             let (what, object) = deed_of(deed);
-            info!(%kind, request = %key, request_uid = uid, what, object, "does what a request asks for");
+            info!(%kind, request = %key, request_uid = uid, what, object, "carries out a step of a request");
         }
         Action::PatchPod { key, uid, change, .. } => {
             let what = match change {
@@ -135,7 +135,7 @@ fn log(action: &Action) {
         }
         Action::WriteOrders { node, orders, .. } => {
             for order in orders {
-                debug!(order_id = order.id, node, container = order.container.id, "order stands");
+                debug!(order_id = order.id, node, container = order.container.id, "writes an order");
             }
         }
     }
@@ -148,7 +148,7 @@ fn deed_of(deed: &Deed) -> (&'static str, String) {
         Deed::Delete { kind, key, .. } => ("delete", format!("{kind} {key}")),
         Deed::Resume { kind, key, .. } => ("resume", format!("{kind} {key}")),
         Deed::TryImages { key, .. } => ("try images", format!("Pod {key}")),
-        Deed::AskNode(name) => ("ask for", format!("node {name}")),
+        Deed::AskNode(name) => ("look up", format!("node {name}")),
         Deed::AskWorkload(query) => {
             ("read", format!("{} {}", query.kind.map_or("Pods of selector", |kind| kind.name()), query.key))
         }
@@ -158,7 +158,7 @@ fn deed_of(deed: &Deed) -> (&'static str, String) {
             (commit.step.name(), format!("Deployment {}/{}", commit.namespace, commit.deployment.name))
         }
         Deed::TryRelease { kind, key } => ("try to release", format!("{} {key}", kind.name())),
-        Deed::Pull(puller) => ("make a Pod that pulls", format!("Pod {}", puller.key)),
+        Deed::Pull(puller) => ("create a puller Pod", format!("Pod {}", puller.key)),
         Deed::DeletePod { key, .. } => ("delete", format!("Pod {key}")),
         Deed::Evict { key, .. } => ("evict", format!("Pod {key}")),
     }

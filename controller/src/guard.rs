@@ -66,7 +66,7 @@ impl Guard {
     async fn tell(&self, verdict: &Verdict, before: Option<bool>) {
         match verdict {
             Verdict::Missing(why) => {
-                error!(policy = POLICY, why, "no order is placed: nothing keeps daemons to their own nodes");
+                error!(policy = POLICY, why, "no order is placed: the admission policy is not in force");
                 let note = format!(
                     "No order is placed: the ValidatingAdmissionPolicy {POLICY}, which keeps each daemon to its own \
                      node, is not in force ({why}). Apply it and its binding."

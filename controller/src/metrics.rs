@@ -157,7 +157,7 @@ impl ControllerMetrics {
         );
         registry.register(
             "daemon_policy_in_force",
-            "1 while the API server is seen to keep each daemon to its own node",
+            "1 while the policy that keeps each daemon to its own node is in force",
             self.policy_in_force.clone(),
         );
         self.name_kinds(registry);
@@ -180,7 +180,7 @@ impl ControllerMetrics {
         );
         registry.register(
             "writes_waiting",
-            "Objects, Pods and order books that stand in line to be written",
+            "Objects, Pods and order books that wait to be written",
             self.waiting.clone(),
         );
         registry.register_with_unit(

@@ -30,7 +30,7 @@ impl OwnPod {
         let uid = match pods.get_metadata(&self.name).await {
             Ok(pod) => pod.metadata.uid,
             Err(error) => {
-                debug!(error = describe(&error), "cannot read the own Pod");
+                debug!(error = describe(&error), "cannot read the controller's own Pod");
                 None
             }
         };

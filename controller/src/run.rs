@@ -206,7 +206,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let mut election = tokio::spawn(election::run(candidate, leading, until, shutdown.clone()));
     let executor = Executor::new(client.clone(), events, metrics.clone(), leads_until, sender);
     let actions = tokio::select! {
-        actions = shared.drive(config, inbox, executor) => actions.context("the plans ended")?,
+        actions = shared.drive(config, inbox, executor) => actions.context("the controller's core ended")?,
         ended = &mut election => return ended.context("the election ended")?,
         ended = &mut serving => return ended.context("the webhook ended")?,
     };
@@ -237,7 +237,7 @@ async fn drain(mut actions: JoinSet<()>, election: JoinHandle<anyhow::Result<()>
         let _ = serving.await;
     };
     if tokio::time::timeout(DRAIN, draining).await.is_err() {
-        warn!("ends with writes under way; the next leader goes on with them");
+        warn!("exits while writes are under way; the next leader continues them");
     }
 }
 

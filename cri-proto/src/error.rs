@@ -73,7 +73,7 @@ pub enum Error {
         detail: String,
     },
     /// The runtime lacks this call or this feature.
-    #[error("{call}: this container runtime cannot do that: {detail}")]
+    #[error("{call}: the container runtime does not support this: {detail}")]
     Unimplemented {
         /// The call.
         call: Call,

@@ -97,11 +97,11 @@ impl Executor {
         let result = self.ask("inspect", inspect).await;
         match &result {
             Ok(facts) => {
-                let state = facts.as_ref().map_or("not there", |facts| facts.state.as_str());
-                debug!(order_id, %container_id, state, "asked about the container");
+                let state = facts.as_ref().map_or("missing", |facts| facts.state.as_str());
+                debug!(order_id, %container_id, state, "inspected the container");
             }
             Err(failure) => {
-                warn!(order_id, %container_id, error = failure.message, "cannot ask about the container");
+                warn!(order_id, %container_id, error = failure.message, "cannot inspect the container");
             }
         }
         result
@@ -156,7 +156,7 @@ impl Executor {
         };
         let result = self.ask("look_at_image", look).await;
         if let Err(failure) = &result {
-            warn!(%container_id, image, error = failure.message, "cannot ask about the image");
+            warn!(%container_id, image, error = failure.message, "cannot inspect the image");
         }
         result
     }
@@ -239,12 +239,12 @@ impl Executor {
 
     async fn write_back(&self, held: &Held) -> Result<(), CallFailure> {
         let OrderPod { namespace, name, uid } = &held.pod;
-        info!(namespace, pod = name, uid, "the book is gone: gives back what was");
+        info!(namespace, pod = name, uid, "the NodeWork is deleted: restores the original resources");
         let write_back = async |runtime: Runtime| self.resizer.write_back(&runtime, held).await;
         let result = self.call("write_back", write_back).await;
         match &result {
-            Ok(()) => info!(uid, "the Pod has what it had before"),
-            Err(failure) => warn!(uid, error = failure.message, "cannot give the Pod what it had before"),
+            Ok(()) => info!(uid, "the Pod has its original resources"),
+            Err(failure) => warn!(uid, error = failure.message, "cannot restore the original resources"),
         }
         result
     }
@@ -311,10 +311,10 @@ fn tell_resources(order_id: &str, container_id: &ContainerId, result: &Result<Bo
         Ok(present) => {
             let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));
             let (container, pod) = (of(&present.container), of(&present.pod));
-            debug!(order_id, %container_id, container, pod, "looked at the resources");
+            debug!(order_id, %container_id, container, pod, "read the resources");
         }
         Err(failure) => {
-            warn!(order_id, %container_id, error = failure.message, "cannot look at the resources");
+            warn!(order_id, %container_id, error = failure.message, "cannot read the resources");
         }
     }
 }

@@ -135,7 +135,7 @@ async fn pod_address(
     container_id: &ContainerId,
 ) -> Result<IpAddr, Failure> {
     let none = |why: &dyn std::fmt::Display| {
-        let told = "the preStop httpGet names no host, and the runtime no address of the Pod";
+        let told = "the preStop httpGet names no host, and the runtime reports no Pod IP";
         Failure::new(told, why.to_string())
     };
     let runtime = runtime.map_err(|lost| none(&lost.message))?;
@@ -143,7 +143,7 @@ async fn pod_address(
     let containers = runtime.list_containers(filter).await.map_err(|error| none(&error))?;
     let sandbox = sandbox_of(&containers, container_id).map_err(|why| none(&why))?;
     let status = runtime.pod_sandbox_status(&sandbox).await.map_err(|error| none(&error))?;
-    address(&status).ok_or_else(|| none(&"its sandbox has none"))
+    address(&status).ok_or_else(|| none(&"the Pod's sandbox has no address"))
 }
 
 /// The sandbox of the container with exactly that ID; the answer may list others.
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(failure, not_run(&"no container runtime answers"));
         let get = HttpGet { port: 80, ..HttpGet::default() };
         let failure = fails(Hook::HttpGet(get)).await;
-        assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime no address of the Pod");
+        assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime reports no Pod IP");
         assert!(failure.detail.starts_with("ListContainers on /none"), "{failure:?}");
     }
 

@@ -128,7 +128,7 @@ pub(crate) async fn pull(runtime: &Runtime, image: &str, limit: Duration) -> Res
             Err(PullFailure { missing, message: describe(&error) })
         }
         Err(_) => {
-            let message = format!("no end after {} s", limit.as_secs());
+            let message = format!("the pull did not end within {} s", limit.as_secs());
             Err(PullFailure { missing: false, message })
         }
     }

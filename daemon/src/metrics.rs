@@ -69,7 +69,7 @@ impl DaemonMetrics {
         );
         registry.register_with_unit(
             "pulled",
-            "Sizes of the images that were pulled, as the runtime tells them",
+            "Sizes of the images that were pulled, as the runtime reports them",
             Unit::Bytes,
             own.pulled_bytes.clone(),
         );

@@ -140,7 +140,7 @@ impl Resizer {
         match self.missing(runtime, held).await?.as_slice() {
             [] => Ok(()),
             missing => {
-                let message = format!("what was written is not there: {}", listed(missing));
+                let message = format!("the write had no effect: {}", listed(missing));
                 Err(CallFailure { retry: true, message })
             }
         }

@@ -123,7 +123,7 @@ async fn work(
             pulls.retain(|_, pull| !pull.is_finished());
             if let Action::CancelPull { image } = &action {
                 if let Some(pull) = pulls.remove(image) {
-                    info!(image, "gives the pull up");
+                    info!(image, "cancels the pull");
                     pull.abort();
                 }
                 return;
@@ -137,7 +137,7 @@ async fn work(
     .await;
 
     if daemon.holds() {
-        info!("Pods are held: looks whether the book is deleted");
+        info!("Pods are held: checks whether the NodeWork is deleted");
         let farewell = give_back(&mut daemon, &mut inbox, |action| {
             actions.spawn(executor.clone().execute(action));
         });
@@ -146,7 +146,7 @@ async fn work(
     }
     info!(under_way = actions.len(), "stops");
     if tokio::time::timeout(DRAIN, async { while actions.join_next().await.is_some() {} }).await.is_err() {
-        warn!("ends with a stop under way; the next daemon goes on with it");
+        warn!("exits while a stop is under way; the next daemon continues it");
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) async fn cgroups_path(runtime: &Runtime, id: &ContainerId) -> Result<
     })?;
     // Runtimes resolve ID prefixes.
     if status.id != id.as_str() {
-        return Err(never(format!("the runtime tells of container {}", quoted(&truncate(&status.id, 80)))));
+        return Err(never(format!("the runtime returned container {}", quoted(&truncate(&status.id, 80)))));
     }
     let info = info.get("info").map_or("", String::as_str);
     cgroup::path_in(info).map_err(never)

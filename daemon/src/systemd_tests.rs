@@ -129,8 +129,8 @@ fn bytes(kind: u8, fields: Vec<(u8, Value<'_>)>) -> Vec<u8> {
 #[tokio::test]
 async fn what_is_no_answer_is_said() {
     for (said, expected) in [
-        (&b"REJECTED EXTERNAL\r\n"[..], "it said \"REJECTED EXTERNAL\""),
-        (&[b'x'; 2000], "its first line has no end"),
+        (&b"REJECTED EXTERNAL\r\n"[..], "it answered \"REJECTED EXTERNAL\""),
+        (&[b'x'; 2000], "its first line is too long"),
         (b"OK 0\r\nl\x02\0\x01\xff\xff\xff\xff\x01\0\0\0\0\0\0\0", "a message that is too long"),
         (b"OK 0\r\n", "early eof"),
     ] {

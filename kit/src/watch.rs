@@ -108,7 +108,7 @@ pub async fn run<K, T, E>(
                         tracing::info!(
                             watch = source.name,
                             error,
-                            "no streaming lists here, listing by pages"
+                            "the API server does not stream lists; listing by pages"
                         );
                         break true;
                     }

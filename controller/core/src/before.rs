@@ -44,8 +44,8 @@ impl fmt::Display for Before {
             Self::Request(named) => write!(f, "waits for its turn: {named} goes first"),
             Self::TooMany(most) => write!(
                 f,
-                "waits for its turn: {most} requests of this kind are open in the namespace, which is as many as are \
-                 carried out there at a time"
+                "waits for its turn: {most} older requests of this kind fill the namespace's limit \
+                 (--max-open-requests-per-namespace)"
             ),
         }
     }

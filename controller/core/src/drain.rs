@@ -93,17 +93,17 @@ impl Wait {
     /// A sentence.
     pub fn message(&self) -> String {
         match self {
-            Self::NotReadyPod => "waits for the Pod to be seen not ready".to_owned(),
+            Self::NotReadyPod => "waits until the Pod is no longer Ready".to_owned(),
             Self::ForeignGate(type_) => format!(
-                "cannot take the Pod out of service: the message of its condition {type_} is no list of holds, so \
-                 it belongs to somebody else; drop unreadyGracePeriodSeconds or clear that message"
+                "cannot take the Pod out of service: another client wrote the message of its condition {type_}, \
+                 which is no list of holds; clear that message, or leave out unreadyGracePeriodSeconds"
             ),
             Self::Draining(seconds) => {
-                format!("stops nothing before {seconds} s have passed (unreadyGracePeriodSeconds)")
+                format!("no container stops before {seconds} s have passed (unreadyGracePeriodSeconds)")
             }
             Self::NoGate(seconds) => format!(
-                "the Pod has no readiness gate and stays in service; stops nothing before {seconds} s have passed \
-                 (unreadyGracePeriodSeconds)"
+                "the Pod has no readiness gate and stays in service; no container stops before {seconds} s have \
+                 passed (unreadyGracePeriodSeconds)"
             ),
         }
     }
@@ -115,7 +115,7 @@ pub(crate) fn begins(pod: &Pod, grace: i64) -> (&'static str, String) {
         Wait::NoGate(_) => {
             let text = format!(
                 "the Pod has no readiness gate KruisePodReady or pitstop.dev/ready, so it stays in service; \
-                 containers are stopped after {grace} s all the same"
+                 its containers stop after {grace} s"
             );
             (NO_GATE, text)
         }

@@ -59,9 +59,9 @@ pub fn judge(answer: &Answer) -> Verdict {
         Answer::Failed(Failure { class: Class::Retry, message, .. }) => Verdict::Unknown(message.clone()),
         Answer::Failed(Failure { message, .. }) if message.contains(&by_the_policy) => Verdict::InForce,
         Answer::Failed(Failure { message, .. }) => {
-            Verdict::Missing(format!("it was not the policy that denied it: {message}"))
+            Verdict::Missing(format!("the API server denied the test for another reason: {message}"))
         }
-        Answer::Body(_) => Verdict::Missing("nobody denied it".to_owned()),
+        Answer::Body(_) => Verdict::Missing("the API server did not deny the test".to_owned()),
     }
 }
 

@@ -13,9 +13,8 @@ use crate::key::ObjectKey;
 pub(crate) fn bind(named: &PodRef, pod: &ObjectKey, found: Option<&str>) -> Result<Vec<Value>, Invalid> {
     match (named.uid.as_deref(), found) {
         (Some(asked), Some(found)) if asked != found => {
-            let text = format!(
-                "Pod {pod} has the UID {found}, not {asked}: leave it out, or name the Pod that there is"
-            );
+            let text =
+                format!("Pod {pod} has the UID {found}, not {asked}: leave out the UID, or correct it");
             Err(Invalid::new("spec.podRef.uid", text))
         }
         (None, Some(found)) => Ok(with(found)),

@@ -169,7 +169,7 @@ impl Keeper {
                     Ok(()) => info!(step = step.name(), "webhook certificate: done"),
                     // Another replica or a user was first: the watch delivers what they wrote.
                     Err(Failure::Api(kube::Error::Api(status))) if status.code == 409 => {
-                        info!(step = step.name(), "webhook certificate: changed meanwhile");
+                        info!(step = step.name(), "webhook certificate: another client changed the object");
                         break;
                     }
                     Err(error) => {
@@ -239,7 +239,7 @@ impl Keeper {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     /// The API server refused or was not reached.
-    #[error("the API server did not take it")]
+    #[error("cannot write to the API server")]
     Api(#[from] kube::Error),
     /// No certificate could be made.
     #[error("cannot make a certificate")]

@@ -65,11 +65,12 @@ pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> R
     }
     let names = match cgroups_path.strip_prefix('/') {
         Some(path) => path.split('/').map(str::to_owned).collect(),
-        None => expanded(cgroups_path)
-            .ok_or_else(|| refuse("is neither a path from the root nor one of systemd"))?,
+        None => {
+            expanded(cgroups_path).ok_or_else(|| refuse("is neither an absolute path nor a systemd path"))?
+        }
     };
     if let Some(bad) = names.iter().find(|name| !is_name(name)) {
-        return Err(refuse(&format!("has the part {}", quoted(&truncate(bad, 80)))));
+        return Err(refuse(&format!("has the invalid part {}", quoted(&truncate(bad, 80)))));
     }
     let [above @ .., pod, container] = names.as_slice() else {
         return Err(refuse("names no cgroup of a Pod"));

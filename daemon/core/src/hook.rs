@@ -125,7 +125,7 @@ fn read(handler: &str, ports: Option<&str>) -> Result<Hook, String> {
     }
     // The parser's message would quote the handler.
     let handler: Handler =
-        serde_json::from_str(handler).map_err(|_| "the handler is not one of Kubernetes'".to_owned())?;
+        serde_json::from_str(handler).map_err(|_| "it is not a Kubernetes lifecycle handler".to_owned())?;
     match handler {
         Handler { exec: Some(exec), .. } => match exec.command {
             Some(command) if !command.is_empty() => Ok(Hook::Exec { command }),

@@ -397,7 +397,7 @@ fn a_stop_without_effect_is_retried_until_the_order_is_withdrawn() {
                 (answer.state, answer.reason),
                 (AnswerState::Acknowledged, Some(AnswerReason::StopRetried))
             );
-            assert_eq!(answer.message, "the container still runs after 3 stops, and is stopped again");
+            assert_eq!(answer.message, "the container still runs after 3 stops; the daemon retries");
         }
     }
     assert_eq!(node.writes, 2 + proofs, "it is told once");

@@ -72,14 +72,14 @@ fn malformed_action(action: &OrderAction) -> Option<String> {
         (None, None, None, Some(Pull { timeout_seconds: seconds, .. })) => (!(1..=MAX_PULL_SECONDS)
             .contains(seconds))
         .then(|| format!("action.pull.timeoutSeconds must be from 1 to {MAX_PULL_SECONDS}, not {seconds}")),
-        (None, None, None, None) => Some("action names nothing that this daemon knows".to_owned()),
+        (None, None, None, None) => Some("action has no field that this daemon knows".to_owned()),
         _ => Some("action must name one of recreate, verify, resize and pull, not several".to_owned()),
     }
 }
 
 fn malformed_resize(resize: &Resize) -> Option<String> {
     if resize.hold && resize.container.is_none() && resize.pod.is_none() {
-        return Some("action.resize must name container or pod where it says hold".to_owned());
+        return Some("action.resize with hold must name container or pod".to_owned());
     }
     if resize.memory_margin < 0 {
         return Some("action.resize.memoryMargin must not be negative".to_owned());
@@ -146,5 +146,5 @@ pub(crate) fn of_another(order: &Order, facts: &Facts) -> Option<String> {
     ];
     let (what, asked, found) = labels.into_iter().find(|(_, asked, found)| asked != found)?;
     let (found, asked) = (quoted(found), quoted(asked));
-    Some(format!("the runtime's labels name {what} {found}, the order {asked}"))
+    Some(format!("the runtime's labels name {what} {found}, but the order names {asked}"))
 }

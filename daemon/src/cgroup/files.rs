@@ -105,7 +105,7 @@ impl Cgroups {
             // The kernel reclaimed less.
             Some(Errno::EAGAIN | Errno::EBUSY) => Ok(()),
             Some(Errno::ENOENT) if self.has(self.version(), group) => {
-                let message = format!("{}: this kernel cannot be made to reclaim memory", failure.message);
+                let message = format!("{}: this kernel cannot reclaim memory on request", failure.message);
                 Err(CallFailure { retry: false, message })
             }
             _ => Err(failure),

@@ -50,7 +50,7 @@ async fn hooks_run_in_their_containers() {
     // The Pod has the machine's network, so the runtime knows no address of it.
     let get = HttpGet { port: 1, ..HttpGet::default() };
     let failure = ask(Hook::HttpGet(get), 5).await.unwrap_err();
-    assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime no address of the Pod");
+    assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime reports no Pod IP");
 
     runtime.stop_container(&id, Duration::from_secs(0)).await.unwrap();
     assert!(ask(shell("true"), 5).await.unwrap_err().detail.contains("not possible now"));

@@ -118,7 +118,7 @@ async fn connect(url: Uri, loopback: Loopback) -> Result<TokioIo<TcpStream>, Str
         ip.is_loopback() || ip.is_unspecified()
     };
     if loopback == Loopback::Refuse && addresses.iter().any(own) {
-        return Err(format!("{place} is the node's own, which the daemon does not share"));
+        return Err(format!("{place} means the node, whose network the daemon does not share"));
     }
     let stream = TcpStream::connect(addresses.as_slice()).await;
     stream.map(TokioIo::new).map_err(|error| format!("cannot connect to {place}: {}", describe(&error)))
@@ -187,7 +187,7 @@ async fn discard(body: Incoming) {
 
 /// The URL of a `Location`, and whether that names no host.
 pub fn redirected(from: &Uri, location: &str) -> Result<(Uri, bool), String> {
-    let invalid = || "the server redirects to what is no URL".to_owned();
+    let invalid = || "the server redirects to an invalid URL".to_owned();
     let location = location.split('#').next().unwrap_or_default();
     // A scheme stands before the first slash; `://` may also be in the query.
     if location.split(['/', '?']).next().is_some_and(|head| head.ends_with(':')) {
@@ -217,7 +217,7 @@ fn same_host(one: &Uri, other: &Uri) -> bool {
 pub fn authority(host: &str, port: u16) -> Result<Authority, String> {
     let host = host.trim_matches(['[', ']']);
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-    format!("{host}:{port}").parse().map_err(|_| "the host is no host".to_owned())
+    format!("{host}:{port}").parse().map_err(|_| "the host is invalid".to_owned())
 }
 
 /// A URL with a path as [`path`] escapes it.

@@ -185,7 +185,7 @@ async fn redirects_are_followed_on_the_same_host() {
     assert_eq!(server.ask("/", &[]).await.unwrap_err(), "stopped after 10 redirects");
     assert_eq!(server.requests().len(), 11);
     let server = Server::start(&[&moved("gopher://127.0.0.1/")]).await;
-    assert!(server.ask("/", &[]).await.unwrap_err().contains("no URL"));
+    assert!(server.ask("/", &[]).await.unwrap_err().contains("invalid URL"));
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn the_daemon_never_asks_itself() {
     let literal = ["127.0.0.1", "127.9.9.9", "0.0.0.0", "::1", "[::1]", "::", "::ffff:127.0.0.1"];
     for host in literal.into_iter().chain(["localhost", "web@127.0.0.1"]) {
         let failure = get(&server.get("/", &[]), host, Loopback::Refuse).await.unwrap_err();
-        assert!(failure.ends_with("is the node's own, which the daemon does not share"), "{failure}");
+        assert!(failure.ends_with("means the node, whose network the daemon does not share"), "{failure}");
     }
     assert!(server.requests().is_empty());
 }
@@ -258,6 +258,6 @@ fn hosts_are_names_and_addresses() {
     }
     assert_eq!(of("web_1.shop"), Ok("web_1.shop:80".to_owned()));
     for bad in ["a b", "a/b", "a?b", "a\r\nb"] {
-        assert_eq!(of(bad).unwrap_err(), "the host is no host", "{bad}");
+        assert_eq!(of(bad).unwrap_err(), "the host is invalid", "{bad}");
     }
 }

@@ -71,12 +71,12 @@ async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         if line.len() == LINE {
-            return Err(broken("its first line has no end"));
+            return Err(broken("its first line is too long"));
         }
         line.push(stream.read_u8().await?);
     }
     if !line.starts_with(b"OK ") {
-        return Err(broken(format!("it said {}", quoted(String::from_utf8_lossy(&line).trim_end()))));
+        return Err(broken(format!("it answered {}", quoted(String::from_utf8_lossy(&line).trim_end()))));
     }
     stream.write_all(b"BEGIN\r\n").await?;
     Ok(())

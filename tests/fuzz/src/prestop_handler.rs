@@ -9,7 +9,7 @@ use pitstop_daemon_core::hook::{Hook, HttpGet, MAX_ANNOTATION, parse};
 use crate::texts;
 
 /// Reason for an invalid handler.
-const NO_HANDLER: &str = "the handler is not one of Kubernetes'";
+const NO_HANDLER: &str = "it is not a Kubernetes lifecycle handler";
 
 /// Input: the handler, the ports, and a server's redirect location.
 pub fn prestop_handler(input: &[u8]) {

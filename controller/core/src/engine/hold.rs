@@ -218,7 +218,9 @@ impl Engine {
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
             Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
-            Some(Err(text)) => Some((ADMITTING, format!("cannot read what bounds the Pod: {text}"))),
+            Some(Err(text)) => {
+                Some((ADMITTING, format!("cannot read the limits of the Pod's namespace and node: {text}")))
+            }
             Some(Ok(survey)) => match self.verdict(pod, request, containers, survey) {
                 None => return Grant::Unknown(Some(now.after(SOON))),
                 Some(Verdict::Admitted) => return Grant::Given,

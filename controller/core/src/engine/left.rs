@@ -173,12 +173,12 @@ impl Left {
         let (kind, name) = (kind.name(), &key.name);
         let message = match stray {
             Some(pod) => format!(
-                "{kind} {name} has no InPlaceRollout any more, and stays parked: its controller takes Pod {pod} for one of its \
-                 template, and that has something else; make an InPlaceRollout, or delete the Pod"
+                "{kind} {name} has no InPlaceRollout any more, and stays parked: its controller counts Pod {pod} as \
+                 updated, but the Pod differs from the template; make an InPlaceRollout, or delete the Pod"
             ),
             None if self.failed => format!(
-                "{kind} {name} has no InPlaceRollout any more, and the update that it was parked for has failed: it is left as it \
-                 is, for its user to release"
+                "{kind} {name} has no InPlaceRollout any more, and its update failed: pitstop leaves it parked; give \
+                 it a good template, and resume it yourself"
             ),
             None => format!(
                 "{kind} {name} was parked without an InPlaceRollout, and is released to its own controller"

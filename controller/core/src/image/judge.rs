@@ -175,7 +175,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         && !now.oom_killed.is_empty()
         && restarts(status, container) > 0
     {
-        let text = format!("container {name} was killed for want of memory");
+        let text = format!("container {name} ran out of memory and was killed");
         return Progress::Bad(End::bad(status::OOM_KILLED, text));
     }
     // The kubelet restarts a container that ended with its node.
@@ -232,7 +232,7 @@ fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Con
     // this image, which an abandoned update has written.
     match pulled(observed, status) {
         _ if observed.pod.is_some_and(Pod::unseen) => {
-            let text = format!("waits for the kubelet to see what the Pod has for container {}", status.name);
+            let text = format!("waits for the kubelet to process the spec of container {}", status.name);
             Progress::Waits(text)
         }
         _ if !is_ready(container) => Progress::Unready,

@@ -155,7 +155,7 @@ impl Memory {
         }
         (self.made >= TRIES && self.shown.is_none() && self.awaited_since.is_none()).then(|| {
             let text =
-                format!("somebody has deleted the puller Pod {} times before it had pulled", self.made);
+                format!("another client deleted the puller Pod {} times before it had pulled", self.made);
             End::failed(status::CANNOT_PROVE, text)
         })
     }

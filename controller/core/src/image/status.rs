@@ -32,15 +32,15 @@ impl Wait {
 
     pub(super) fn policy() -> Self {
         let text = format!(
-            "asks no daemon while the API server does not keep each daemon to its own node: apply the \
-             ValidatingAdmissionPolicy {POLICY} and its binding"
+            "places no order until the ValidatingAdmissionPolicy {POLICY} restricts each daemon to its own \
+             node: apply it and its binding"
         );
         Self::new(Phase::Pulling, WAITING_FOR_POLICY, text)
     }
 
     /// A puller Pod has pulled: the daemon is asked.
     pub(super) fn proof() -> Self {
-        let text = "the kubelet has pulled: asks the node's daemon what the node has";
+        let text = "the kubelet has pulled: waits for the node's daemon to confirm the image";
         Self::new(Phase::Pulling, DAEMON, text)
     }
 

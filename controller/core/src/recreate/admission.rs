@@ -85,7 +85,7 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
     // If the controller makes the request for another one, the label names the right Pod.
     let meant = request.more.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
     if let Some(uid) = meant.filter(|uid| **uid != target.pod_uid) {
-        let text = format!("made for the Pod with UID {uid}; the Pod of that name is another one now");
+        let text = format!("made for the Pod with UID {uid}; the Pod of that name now has another UID");
         return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));
     }
     let mut all_labels = request.more.labels.clone();

@@ -31,7 +31,7 @@ pub(super) fn choose(
         }
         (Mechanism::Runtime, ByRuntime::Never(why)) => Err(why),
         (Mechanism::Auto, ByRuntime::Never(why)) => {
-            by_kubelet().map(Some).map_err(|kubelet| format!("{why}; through the kubelet neither: {kubelet}"))
+            by_kubelet().map(Some).map_err(|kubelet| format!("{why}; mechanism Kubelet fails too: {kubelet}"))
         }
         (Mechanism::Auto, ByRuntime::Unsure(why)) => by_kubelet().map(Some).map_err(|kubelet| {
             format!(

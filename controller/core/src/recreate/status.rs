@@ -97,11 +97,11 @@ impl Wait {
             Self::Queued(before) => before.to_string(),
             Self::Drain(wait) => wait.message(),
             Self::Policy => format!(
-                "places no order while the API server does not keep each daemon to its own node: apply the \
-                 ValidatingAdmissionPolicy {POLICY} and its binding"
+                "places no order until the ValidatingAdmissionPolicy {POLICY} restricts each daemon to its \
+                 own node: apply it and its binding"
             ),
-            Self::Place => "waits for a place in the order book of the node: other requests have those that there are, or \
-                            those of the namespace"
+            Self::Place => "waits for a place in the order book of the node: other requests have all \
+                            places, or all that one namespace may have"
                 .to_owned(),
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),

@@ -23,7 +23,7 @@ pub(super) fn choose(
     let no = |text: String| Err((UNSUPPORTED, text));
     if reclaims(spec) && !config.resize_cri {
         return no(
-            "spec.memoryShrink.reclaim: pitstop's daemons may not have the kernel reclaim memory: see the overlay resize-cri"
+            "spec.memoryShrink.reclaim: pitstop's daemons may not make the kernel reclaim memory; apply deploy/components/resize-cri"
                 .to_owned(),
         );
     }
@@ -31,24 +31,24 @@ pub(super) fn choose(
         return match asked {
             Mechanism::Auto | Mechanism::Api => Ok(Mechanism::Api),
             Mechanism::Cri if !runs(pod) => no(
-                "spec.mechanism: no container of the Pod runs, and so nobody can tell whether its kubelet resizes by itself"
+                "spec.mechanism: no container of the Pod runs, so the controller cannot tell whether its kubelet resizes by itself"
                     .to_owned(),
             ),
             Mechanism::Cri => no(
-                "spec.mechanism: the kubelet of the Pod's node resizes by itself, and CRI would go behind \
-                                  its back; take Auto or API"
+                "spec.mechanism: the kubelet of the Pod's node resizes by itself, and would overwrite what \
+                 CRI sets; take Auto or API"
                     .to_owned(),
             ),
         };
     };
     let why = format!(
-        "the kubelet of the Pod's node does not resize: the Pod's status does not say what container {silent} runs with \
-         (it takes Kubernetes 1.33 or later on API server and node)"
+        "the kubelet of the Pod's node does not resize: the Pod's status has no resources of container \
+         {silent} (resizing needs Kubernetes 1.33 or later on API server and node)"
     );
     match asked {
-        Mechanism::Api => no(format!("{why}; spec.mechanism CRI may do")),
+        Mechanism::Api => no(format!("{why}; spec.mechanism CRI may work")),
         Mechanism::Auto | Mechanism::Cri if !config.resize_cri => {
-            no(format!("{why}, and pitstop's daemons may not do it in its place: see the overlay resize-cri"))
+            no(format!("{why}; to let pitstop's daemons resize, apply deploy/components/resize-cri"))
         }
         Mechanism::Auto | Mechanism::Cri => bounded(spec, containers),
     }
@@ -59,8 +59,7 @@ fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mecha
     let restarts = containers.iter().find(|c| c.restarts).filter(|_| spec.restart != Some(Restart::Always));
     if let Some(container) = restarts {
         let text = format!(
-            "the resizePolicy of container {} asks for a restart, which a kubelet that does not resize does not do; take \
-             restart: Always",
+            "the resizePolicy of container {} asks for a restart; with CRI, set spec.restart: Always",
             container.name
         );
         return Err((WOULD_RESTART, text));
@@ -68,10 +67,10 @@ fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mecha
     let shrink = spec.memory_shrink.as_ref();
     let keeps = spec.on_deferred.as_ref().is_some_and(|d| d.then == Some(AfterWait::Keep));
     if shrink.is_some_and(|shrink| shrink.step.is_some()) {
-        return Err((UNSUPPORTED, "spec.memoryShrink.step: the node's daemon lowers a limit at once, and not before there is room below it; leave it out".to_owned()));
+        return Err((UNSUPPORTED, "spec.memoryShrink.step: CRI lowers a limit in one step, once the memory in use allows it; leave it out".to_owned()));
     }
     if keeps {
-        let text = "spec.onDeferred.then: Keep leaves the rest to a kubelet that resizes, and this one does not; take Fail or Evict";
+        let text = "spec.onDeferred.then: Keep needs a kubelet that resizes, and this one does not; take Fail or Evict";
         return Err((UNSUPPORTED, text.to_owned()));
     }
     Ok(Mechanism::Cri)

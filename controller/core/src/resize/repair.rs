@@ -86,8 +86,8 @@ pub(super) fn repair(
     }
     if !config.resize_cri {
         return Some(Repair::told(
-            "the kubelet may have left the cgroup of the Pod as it was, for a container that does not run \
-             (kubernetes#138760): with the overlay resize-cri pitstop would repair it",
+            "the kubelet may not have changed the Pod's cgroup, because a container did not run \
+             (kubernetes#138760); with deploy/components/resize-cri, the node's daemon repairs it",
         ));
     }
     if observed.sizing_now || observed.sizing.is_some() || observed.deed.is_some() {
@@ -107,15 +107,15 @@ pub(super) fn repair(
             AnswerState::Acknowledged if answer.message.is_empty() => ASKED.to_owned(),
             AnswerState::Acknowledged => format!("{ASKED}: {}", answer.message),
             AnswerState::Done if answer.observed.is_none() => {
-                "the kubelet may have left the cgroup of the Pod as it was (kubernetes#138760), and the node's daemon \
-                 does not find it"
+                "the kubelet may not have changed the Pod's cgroup (kubernetes#138760), and the node's \
+                 daemon does not find it"
                     .to_owned()
             }
-            AnswerState::Done => "pitstop has given the cgroup of the Pod what it should have, which the \
-                                  kubelet had left as it was"
-                .to_owned(),
+            AnswerState::Done => {
+                "the node's daemon has repaired the Pod's cgroup; the kubelet had not changed it".to_owned()
+            }
             AnswerState::Refused | AnswerState::Failed => format!(
-                "the kubelet may have left the cgroup of the Pod as it was (kubernetes#138760), and the node's \
+                "the kubelet may not have changed the Pod's cgroup (kubernetes#138760), and the node's \
                  daemon does not repair it: {}",
                 answer.message
             ),
@@ -125,8 +125,8 @@ pub(super) fn repair(
 }
 
 /// Text while the daemon repairs.
-const ASKED: &str = "pitstop gives the cgroup of the Pod what it should have, which the kubelet leaves as it was \
-                     for a container that does not run (kubernetes#138760)";
+const ASKED: &str = "the node's daemon repairs the Pod's cgroup, which the kubelet does not change for a \
+                     container that does not run (kubernetes#138760)";
 
 /// When to repeat the order; `None` before the daemon's answer and after a repair.
 fn again_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {

@@ -41,7 +41,7 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
     if pod.mirror {
         return Err((
             CONTAINER,
-            format!("Pod {} mirrors a static one, which only its file can change", pod.key),
+            format!("Pod {} mirrors a static Pod; change that Pod's file on the node", pod.key),
         ));
     }
     if let Some((field, text)) = evict::asked(spec).zip(evict::refusal_to_evict(pod)) {
@@ -131,7 +131,7 @@ fn fits(to: &Resources) -> Result<(), String> {
             && request > limit
         {
             return Err(format!(
-                "would ask for {} of {resource} and may use {}; name both requests and limits",
+                "would request {} of {resource}, more than its limit of {}; name both requests and limits",
                 resource.show(request),
                 resource.show(limit)
             ));

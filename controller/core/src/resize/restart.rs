@@ -71,7 +71,7 @@ pub(super) fn stage(now: Mono, observed: &Observed<'_>) -> Stage {
     let key = request.key;
     if !request.is_of(&resize.uid) {
         return if request.owner_uid.is_some() || request.deleting {
-            Stage::Blocked(format!("waits until ContainerRecreateRequest {key} of somebody else is deleted"))
+            Stage::Blocked(format!("waits until ContainerRecreateRequest {key} of another owner is deleted"))
         } else {
             let text = format!(
                 "ContainerRecreateRequest {key} does not belong to this PodResize: delete it, and make another PodResize"

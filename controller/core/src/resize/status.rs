@@ -291,7 +291,7 @@ pub(super) fn verified(
     }
     let (value, reason, text) = match verdict {
         Verdict::Matches => {
-            let text = "the control groups of the containers and of the Pod hold what they should";
+            let text = "the control groups of the containers and of the Pod have the wanted values";
             (ConditionStatus::True, verify::MATCH, text)
         }
         Verdict::NoQuota(text) => (ConditionStatus::True, verify::NO_QUOTA, text.as_str()),
@@ -307,12 +307,12 @@ pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now:
     let resize = observed.resize;
     match observed.anew {
         Some(Ok(())) if resize.told_dormant().is_some() => {
-            let text = "the resources are given again";
+            let text = "the resources apply again";
             set(status, resize, conditions::IN_FORCE, ConditionStatus::True, RESIZED, text, now);
         }
         Some(Err(dormant)) if resize.told_dormant() != Some(dormant.reason) => {
             let text = format!(
-                "the later PodResize that had its place is gone, and the resources are not given again: {}",
+                "the later PodResize that replaced this one is gone, but these resources do not apply: {}",
                 dormant.text
             );
             let text = condition::truncate(&text, condition::MAX_MESSAGE);
@@ -371,7 +371,11 @@ pub(super) fn changes(containers: &[ContainerStatus]) -> String {
         (!changed.is_empty()).then(|| format!("{}: {}", container.name, changed.join(", ")))
     };
     let texts: Vec<String> = containers.iter().filter_map(of).collect();
-    if texts.is_empty() { "the Pod's spec says so already".to_owned() } else { texts.join("; ") }
+    if texts.is_empty() {
+        "nothing (the Pod's spec already has these resources)".to_owned()
+    } else {
+        texts.join("; ")
+    }
 }
 
 /// Amounts that the request added and that cannot be removed in place: `limits.memory of app`.

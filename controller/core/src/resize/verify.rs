@@ -128,7 +128,7 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
         let since = observed.memory.asked_since.or(observed.memory.sized_since).unwrap_or(now);
         let at = since.after(config.daemon_silent_after);
         if at <= now {
-            let text = "the node's daemon has not said what the kernel has".to_owned();
+            let text = "the node's daemon has not reported the kernel's values".to_owned();
             result.verdict = Verdict::Unknown(SILENT, text);
         }
         result.wake_at = earliest(result.wake_at, Some(at));
@@ -169,7 +169,7 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
     let Some(new) = place(observed, container, pod) else {
         return Next::Untold(
             REFUSED,
-            format!("container {} has no ID that can be asked about", container.name),
+            format!("the Pod's status has no valid ID of container {}", container.name),
         );
     };
     let asks =

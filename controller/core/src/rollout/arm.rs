@@ -102,9 +102,7 @@ pub(super) fn tell(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InP
         None if rollout.more => {
             (ConditionStatus::True, CAN_RELEASE, "the controller can release the workload when it is parked")
         }
-        None => {
-            (ConditionStatus::False, PROVING, "it is tried whether the controller can release the workload")
-        }
+        None => (ConditionStatus::False, PROVING, "the controller checks if it can release the workload"),
     };
     let told = Condition::new(conditions::ARMED, status, reason, message, cx.wall, rollout.generation);
     condition::set(&mut new.conditions, told);

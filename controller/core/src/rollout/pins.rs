@@ -42,7 +42,7 @@ impl Pins {
         });
         differs.map(|(image, pinned, digest)| {
             // The digests come first, since the message is cut at its end.
-            format!("TagMoved: this Pod has {digest}, and the first one {pinned}, of {image}")
+            format!("TagMoved: this Pod has {digest}, but the first Pod has {pinned}, of {image}")
         })
     }
 

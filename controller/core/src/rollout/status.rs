@@ -210,10 +210,10 @@ pub(super) fn pods_of_interest(
         let message = match found {
             _ if !own.is_empty() => own.to_owned(),
             Some(found) if !found.is_of(&rollout.uid) => {
-                "an object of somebody else has that name".to_owned()
+                "another client's object has the name of the request".to_owned()
             }
             Some(found) => found.ended.filter(|ended| !ended.complete).map_or("", |e| e.message).to_owned(),
-            None if child::others_begun(around, key) => "waits for a request of somebody else".to_owned(),
+            None if child::others_begun(around, key) => "waits for a request of another client".to_owned(),
             None => String::new(),
         };
         let message = condition::truncate(&message, MAX_MESSAGE);

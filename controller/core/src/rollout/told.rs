@@ -144,11 +144,11 @@ impl Told {
         match self {
             Self::Invalid(why) => why.clone(),
             Self::Conflict(other) => {
-                format!("waits: {other} is older, and for {target}, too; delete one of the two")
+                format!("waits: {other} is older and has the same target, {target}; delete one of the two")
             }
-            Self::Idle => format!(
-                "nothing has been asked for: a value of spec.restartedAt restarts the Pods of {target}"
-            ),
+            Self::Idle => {
+                format!("no restart is requested: set spec.restartedAt to restart the Pods of {target}")
+            }
             Self::Restarted => {
                 let at = rollout.spec.restarted_at.as_deref().unwrap_or_default();
                 format!("the restart {at} of {target} is finished")
@@ -157,17 +157,18 @@ impl Told {
             Self::Missing => format!("there is no {target} in namespace {}", rollout.key.namespace),
             Self::Unreadable(why) => format!("{target} cannot be read: {why}"),
             Self::TooManySelectors => format!(
-                "waits: {MAX_SELECTORS} rollouts of namespace {} select Pods by labels, which are as many as may; delete one of them",
+                "waits: {MAX_SELECTORS} rollouts of namespace {}, the limit, already select Pods by labels; \
+                 delete one of them",
                 rollout.key.namespace
             ),
             Self::NeedsUnavailability => format!(
-                "the strategy of {target} lets no Pod be unavailable, and a Pod is that while it is restarted in place: set \
-                 spec.strategy.maxUnavailable"
+                "the strategy of {target} allows no unavailable Pod, but a restart in place makes a Pod unavailable: \
+                 set spec.strategy.maxUnavailable"
             ),
             Self::Ended(_) if rollout.spec.selector.is_some() => {
                 let InPlaceRolloutStatus { current, pods, .. } = counts;
                 format!(
-                    "the Pods of {target} have what spec.images and spec.resources say: {current} of {pods} were to get it last"
+                    "the Pods of {target} have spec.images and spec.resources: {current} of {pods} in the last update"
                 )
             }
             Self::Ended(end) => ended(*end, &target, counts.update.as_ref()),
@@ -196,33 +197,31 @@ impl Told {
             }
             Self::Disruption(Disrupted { name, desired, healthy }) => match desired {
                 Some(desired) => {
-                    format!(
-                        ": by PodDisruptionBudget {name}, {desired} Pods have to be healthy, and {healthy} are"
-                    )
+                    format!(": PodDisruptionBudget {name} needs {desired} healthy Pods, and {healthy} are")
                 }
                 None => format!(": PodDisruptionBudget {name} has no status for its present spec yet"),
             },
-            Self::Paused => ": no further Pod is begun with while spec.paused is true".to_owned(),
+            Self::Paused => ": no further Pod begins while spec.paused is true".to_owned(),
             Self::Refused(why) => format!(": no further {request} can be made: {why}"),
             Self::PodsFailed => format!(
-                ", {failed} failed: no further Pod is begun with; delete the failed {request} to try that Pod again, or raise \
+                ", {failed} failed: no further Pod begins; delete the failed {request} to try that Pod again, or raise \
                  spec.strategy.failureThreshold"
             ),
             Self::UntouchedPodsFail => format!(
-                ", {failed} failed, and Pods that were not begun with have become unavailable, too, so that the cause may be another: \
-                 no further Pod is begun with"
+                ", {failed} failed, and untouched Pods became unavailable too, so there may be another cause: \
+                 no further Pod begins"
             ),
             Self::RollingBack => format!(": {}", back(counts).map_or("", |update| &update.message)),
             Self::CannotRollBack(why) => {
-                format!(": what was updated cannot go back: {why}; give {target} a good template")
+                format!(": the updated Pods cannot go back: {why}; give {target} a good template")
             }
             Self::Late if current == pods && rollout.spec.kind().is_some() => format!(
-                ": the controller of {target} has not taken them for updated for {} s (spec.progressDeadlineSeconds); that of a \
-                 StatefulSet does when all are ready",
+                ": the controller of {target} has not counted them as updated for {} s (spec.progressDeadlineSeconds); \
+                 that of a StatefulSet waits until all Pods are ready",
                 rollout.spec.progress_deadline()
             ),
             Self::Late => format!(
-                ": none was finished for {} s beside drain and soak (spec.progressDeadlineSeconds)",
+                ": no Pod was finished for {} s plus drain and soak (spec.progressDeadlineSeconds)",
                 rollout.spec.progress_deadline()
             ),
             _ => String::new(),
@@ -256,7 +255,7 @@ fn back(counts: &InPlaceRolloutStatus) -> Option<&Update> {
 fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
     let (revision, why) = update.map_or(("", ""), |update| (&update.revision, &update.message));
     match end {
-        UpdateEnd::Updated => format!("{target} is at revision {revision}, in the Pods that it had"),
+        UpdateEnd::Updated => format!("{target} has revision {revision}: all Pods were updated in place"),
         UpdateEnd::NotInPlace => {
             format!("{target} was released, and makes new Pods for revision {revision}: {why}")
         }
@@ -268,7 +267,7 @@ fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
             )
         }
         UpdateEnd::Superseded => {
-            format!("{target} was released by somebody else before all Pods had revision {revision}")
+            format!("another client released {target} before all Pods had revision {revision}")
         }
     }
 }

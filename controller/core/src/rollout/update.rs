@@ -172,7 +172,7 @@ impl Updating<'_> {
             Next::only(rollout, Told::CannotRollBack(why))
         };
         if !template.changes.get(back).is_some_and(Change::is_none) {
-            return cannot(memory, format!("its revision {back} is not kept"));
+            return cannot(memory, format!("the previous revision {back} is not kept"));
         }
         let next = go_on(cx, sight, memory, &work, workload);
         if let Some(why) = memory.why_not_in_place() {

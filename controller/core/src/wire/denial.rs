@@ -34,7 +34,8 @@ pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
         Answer::Failed(failure) => Err(failure),
         Answer::Body(_) => {
             let text = format!(
-                "the ValidatingAdmissionPolicy {name}, without which {without}, is not in force: apply the component {component}"
+                "the ValidatingAdmissionPolicy {name} is not in force, and {without} without it: apply the \
+                 component {component}"
             );
             Err(Failure::of_code(422, text))
         }

@@ -135,7 +135,7 @@ fn a_workload_can_be_released_where_its_policy_denies_more() {
     for (answer, says) in [
         (
             Answer::Body("{}".into()),
-            "pitstop-controller-workloads, without which pitstop releases no workloads, is not",
+            "pitstop-controller-workloads is not in force, and pitstop releases no workloads",
         ),
         (
             failed(403, "User \"x\" cannot patch resource \"statefulsets\""),

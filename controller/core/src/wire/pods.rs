@@ -98,10 +98,7 @@ pub(super) fn try_images(
 pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> {
     let stored = |i: &&ImageChange| admitted.container(&i.container).is_some_and(|c| c.image == i.image);
     let other = images.iter().find(|i| !stored(i))?;
-    Some(format!(
-        "admission changes the image of container {} to another one than {}",
-        other.container, other.image
-    ))
+    Some(format!("admission gives container {} another image than {}", other.container, other.image))
 }
 
 /// Sets resources through the subresource `resize` (Kubernetes 1.33 and later), or makes a dry run.
@@ -119,10 +116,7 @@ pub(super) fn patch_resources(
 pub(super) fn resized_otherwise(admitted: &Pod, containers: &[ResourceChange]) -> Option<String> {
     let stored = |change: &ResourceChange| admitted.container(&change.container).map(|c| c.resources);
     let other = containers.iter().find(|change| stored(change) != Some(change.whole))?;
-    Some(format!(
-        "admission changes the resources of container {} to others than were asked for",
-        other.container
-    ))
+    Some(format!("admission changes the requested resources of container {}", other.container))
 }
 
 /// A strategic merge patch: containers merge by their name, and only the amounts that are named change.

@@ -30,7 +30,7 @@ pub(super) const POLICY: Policy = Policy {
     name: "pitstop-controller-pullers",
     component: "image-puller",
     lacks: "cannot create resource \"pods\"",
-    right: "pitstop has no right to make one, which the component image-puller gives",
+    right: "pitstop has no right to create Pods, which the component image-puller gives",
     without: "pitstop makes no Pods",
 };
 /// The label by which the policy recognizes puller Pods.

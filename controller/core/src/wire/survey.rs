@@ -48,7 +48,7 @@ impl SurveyReading {
         let list: List<T> = parse(text)?;
         if list.more().is_some() {
             let message = format!(
-                "there are more than {MOST} {} in namespace {}: more are not looked at, and so nothing is admitted",
+                "there are more than {MOST} {} in namespace {}: the controller reads no more, and admits no resize",
                 self.plural(),
                 self.place.namespace
             );
@@ -61,7 +61,7 @@ impl SurveyReading {
         let missing = failure.message.contains("is forbidden");
         let right = if missing {
             format!(
-                ": the controller needs the right to {} {}, as the overlay resize-cri gives it",
+                ": the controller needs the right to {} {}: apply deploy/components/resize-cri",
                 self.verb(),
                 self.plural()
             )

@@ -241,7 +241,7 @@ impl Progress {
         match &look.image {
             Some(image) if !asks => self.has(now, told::pulled(&wanted, image, self.took)),
             None if self.policy() == PullPolicy::Never => {
-                let text = "the node does not have the image, and is not to pull it";
+                let text = "the node does not have the image, and the order does not allow a pull";
                 self.over(AnswerState::Failed, AnswerReason::ImageNeverPull, text);
             }
             Some(_) | None => {

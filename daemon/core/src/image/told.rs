@@ -47,7 +47,7 @@ pub(super) fn too_full(free: Option<u64>, needed: u64) -> Option<String> {
     let free = free.filter(|free| *free < needed)?;
     let mib = |bytes: u64| bytes / (1024 * 1024);
     Some(format!(
-        "where the node keeps images {} MiB are free, and {} MiB must be (--image-room of its daemon)",
+        "the node's image store has {} MiB free; its daemon requires {} MiB (--image-room)",
         mib(free),
         mib(needed)
     ))

@@ -307,7 +307,7 @@ impl Progress {
     pub(crate) fn may_stop(&mut self, grace_seconds: i64, hook: Option<Hook>) {
         self.grace_seconds = grace_seconds;
         if self.stops >= TOLD_STOPS {
-            let text = || format!("the container still runs after {TOLD_STOPS} stops, and is stopped again");
+            let text = || format!("the container still runs after {TOLD_STOPS} stops; the daemon retries");
             self.retried.get_or_insert_with(text);
         }
         if !matches!(self.hook, HookStep::Ended(_)) {
@@ -394,8 +394,7 @@ pub(crate) fn uptime_seconds(now: Mono) -> i64 {
 
 /// The answer to an order with the ID of another.
 pub(crate) fn reused(order_id: &str) -> Answer {
-    let text =
-        "an order never changes, and this one has the ID of another: withdraw it and place one with a new ID";
+    let text = "an earlier order has the same ID: withdraw this order and place it again with a new ID";
     answer(order_id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text.to_owned())
 }
 

@@ -156,7 +156,7 @@ impl Progress {
             if writes.iter().any(|write| matches!(write, Write::Container { .. })) {
                 self.resizing.written = false;
             }
-            let why = format!("what was written is not there: {}", told(first));
+            let why = format!("the write had no effect: {}", told(first));
             self.stall(now, AnswerReason::ResizeRetried, &why, FAILED);
             return None;
         }
@@ -199,7 +199,7 @@ impl Progress {
     /// The book has the acknowledgement but not the record. A daemon that does not know such records has written the
     /// status since, or the CRD is too old. Nothing could ever restore the original resources.
     pub(crate) fn unrecorded(&mut self, acknowledged: &Answer) {
-        let why = "the book does not keep what was there before: its definition, or another daemon of this node, is of \
+        let why = "the NodeWork did not store the original resources: its CRD, or another daemon of this node, has \
                    an older version";
         self.step = Step::Over(failed(&acknowledged.order_id, Some(acknowledged), why));
     }

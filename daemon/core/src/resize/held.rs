@@ -63,13 +63,13 @@ fn has_room(held: &[Held], order: &Order) -> Result<(), String> {
         return Ok(());
     }
     if pod.is_none() && held.len() >= MAX_HELD {
-        return Err(format!("{MAX_HELD} Pods of this node are held at other resources already"));
+        return Err(format!("the daemon already holds {MAX_HELD} Pods of this node, which is the limit"));
     }
     let all: usize = held.iter().map(|pod| pod.containers.len()).sum();
     if of_pod.len() >= MAX_OF_POD || all >= MAX_HELD_CONTAINERS {
         return Err(format!(
-            "{MAX_OF_POD} containers of this Pod, or {MAX_HELD_CONTAINERS} of this node, are held at other resources \
-             already"
+            "the daemon already holds {MAX_OF_POD} containers of this Pod, or {MAX_HELD_CONTAINERS} of this node, \
+             which is the limit"
         ));
     }
     Ok(())

@@ -212,8 +212,8 @@ pub fn in_use(whose: &str, seen: &Seen, goal: &Goal, margin: i64) -> Option<Stri
     let used = usage.saturating_sub(seen.inactive_file.max(0)).max(0);
     (used.saturating_add(margin.max(0)) > wanted).then(|| {
         format!(
-            "{used} bytes of memory are in use by the {whose}, page cache that can be dropped aside: with a margin of \
-             {margin} bytes that is above the new limit of {wanted} bytes; waiting for it to shrink"
+            "{used} bytes of memory are in use by the {whose}, without page cache that the kernel can drop: with a \
+             margin of {margin} bytes, this exceeds the new limit of {wanted} bytes; the daemon waits until usage falls"
         )
     })
 }

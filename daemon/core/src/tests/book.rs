@@ -127,7 +127,7 @@ fn renamed(node: &mut Node, n: u8) {
 fn refused_as_reused(node: &mut Node) {
     let answer = node.stored().answers.remove(0);
     assert_eq!((answer.state, answer.reason), (AnswerState::Refused, Some(AnswerReason::InvalidOrder)));
-    assert!(answer.message.contains("never changes"), "{}", answer.message);
+    assert!(answer.message.contains("has the same ID"), "{}", answer.message);
     node.quiet();
 }
 

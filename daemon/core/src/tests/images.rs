@@ -390,7 +390,7 @@ fn nothing_is_pulled_where_there_is_no_room() {
     let (state, reason, _) = node.told();
     assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::NoDiskRoom)));
     let text = &node.book.status.answers[0].message;
-    assert!(text.contains("4 MiB are free, and 5 MiB must be"), "{text}");
+    assert!(text.contains("has 4 MiB free; its daemon requires 5 MiB"), "{text}");
     for (room, free) in [(5 << 20, Some(5 << 20)), (5 << 20, None), (0, Some(0))] {
         let mut node = begin(room);
         node.looked(look(free));

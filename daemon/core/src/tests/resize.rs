@@ -392,7 +392,7 @@ fn what_was_written_without_effect_is_told_and_written_again() {
     node.looks("req/c1/1", Ok(half()));
     let (_, reason, message) = node.answer();
     assert_eq!(reason, Some(AnswerReason::ResizeRetried));
-    assert_eq!(message, "what was written is not there: the container's memory limit 67108864 (bytes)");
+    assert_eq!(message, "the write had no effect: the container's memory limit 67108864 (bytes)");
     node.quiet();
     assert_eq!(node.wait(), 500);
     node.looks("req/c1/1", Ok(half()));

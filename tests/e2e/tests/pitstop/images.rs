@@ -143,7 +143,7 @@ fn an_image_for_which_a_node_has_no_room_is_not_pulled() -> Result<()> {
         let (update, reason) = over?;
         let message = update.status.context("no status")?.message;
         ensure!(
-            reason == "NoDiskRoom" && message.contains("953674316406 MiB must be"),
+            reason == "NoDiskRoom" && message.contains("requires 953674316406 MiB"),
             "{reason}: {message}"
         );
         pods::assert_untouched(&before, &ns.pod("web").await?, "app")

@@ -460,8 +460,8 @@ fn a_dry_run_changes_nothing_and_tells_what_would_be() {
 #[test]
 fn by_which_means_is_told_where_it_cannot_be_the_one_asked_for() {
     for (resize_cri, mechanism, resizes, words) in [
-        (false, "Auto", false, "overlay resize-cri"),
-        (true, "API", false, "spec.mechanism CRI may do"),
+        (false, "Auto", false, "deploy/components/resize-cri"),
+        (true, "API", false, "spec.mechanism CRI may work"),
         (true, "CRI", true, "take Auto or API"),
     ] {
         let mut node = Node::with(resize_cri);

@@ -153,7 +153,7 @@ pub fn admit(question: &Question<'_>) -> Verdict {
     }
     if pod.pod_level.is_some() {
         let text = format!(
-            "Pod {} has spec.resources, which bound all its containers together: such are not resized",
+            "Pod {} has spec.resources, which bound all its containers together: pitstop does not resize such Pods",
             pod.key
         );
         return Verdict::failed(CONTAINER, &text);

@@ -23,7 +23,7 @@ pub(super) fn room(sizes: &Sizes, others: &Resources, allocatable: Amounts) -> R
     let checks = Resource::ALL.into_iter().filter(grows).map(|resource| {
         let (requested, used) = (request(&sizes.after, resource), request(others, resource));
         match allocatable.of(resource) {
-            None => Room::Later(format!("the node does not say how much {resource} it has")),
+            None => Room::Later(format!("the node's status has no allocatable {resource}")),
             Some(capacity) if requested > capacity => Room::Never(format!(
                 "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
             )),

@@ -341,7 +341,7 @@ fn a_node_gives_what_the_others_leave() {
     let unknown = Survey::default();
     assert_eq!(
         ask(&web(), wanted(200), &unknown, &Crowd::default()),
-        Verdict::Busy("the node does not say how much cpu it has".into())
+        Verdict::Busy("the node's status has no allocatable cpu".into())
     );
     let mut heavy = web();
     heavy.overhead = resources((100, 0), (0, 0));

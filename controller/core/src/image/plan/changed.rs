@@ -78,7 +78,7 @@ impl Planner<'_> {
             Judged::Bad(end) => self.fails(pod, &end),
             Judged::Waits(wait) => self.awaits(pod, status, &wait),
             Judged::Lost(name, until) => {
-                let text = format!("the new container {name} was ready, and may be again at its next probe");
+                let text = format!("the new container {name} is no longer ready; waits for its next probe");
                 let wait = Wait::new(Phase::Observing, status::OBSERVING, text);
                 let plan = self.waiting(status, &wait, Urgency::Later);
                 Plan { orders: self.orders(pod), wake_at: Some(until), ..plan }
@@ -145,7 +145,7 @@ impl Planner<'_> {
                         lost.get_or_insert((name, until));
                         continue;
                     }
-                    let text = format!("the new container {name} was ready, and is not any more");
+                    let text = format!("the new container {name} is no longer ready");
                     return Judged::Bad(End::bad(status::NOT_READY, text));
                 }
                 Progress::Unready => Wait::new(
@@ -154,7 +154,7 @@ impl Planner<'_> {
                     format!("waits for the new container {name} to be ready"),
                 ),
                 Progress::Untold => {
-                    let text = format!("waits for the node's daemon to tell what container {name} runs");
+                    let text = format!("waits for the node's daemon to report the image of container {name}");
                     Wait::new(Phase::Updating, status::ATTESTING, text)
                 }
                 Progress::Waits(text) => Wait::new(Phase::Updating, status::KUBELET, text),

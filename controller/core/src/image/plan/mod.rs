@@ -162,8 +162,7 @@ impl Planner<'_> {
         };
         let place = place(update, pod);
         if let Place::Other(container) = &place {
-            let text =
-                format!("somebody else has changed the image of container {container}, and is left alone");
+            let text = format!("another client changed the image of container {container}; its change stays");
             return self.end(&End::failed(status::SUPERSEDED, text));
         }
         if let Some(restoring) = &update.status.restoring {
@@ -306,7 +305,7 @@ impl Planner<'_> {
             Missing::Gone => return self.end(&self.pod_gone()),
             _ if deadline.is_some_and(|at| at <= self.now) => {
                 return self.end(&overdue(
-                    "the API server says that the Pod exists, and its watch has not shown it",
+                    "the API server says that the Pod exists, but the controller's watch does not show it",
                 ));
             }
             Missing::Ask => (Some(Read::Pod), None),

@@ -46,7 +46,8 @@ impl Planner<'_> {
         let goes_on = [Phase::Observing, Phase::RollingBack];
         let phase = update.status.phase.filter(|phase| goes_on.contains(phase)).unwrap_or(Phase::Updating);
         let text = format!(
-            "node {} is not ready: until it is back nothing is judged, and only activeDeadlineSeconds runs",
+            "node {} is not ready: its container data is old; until it is back, only \
+             activeDeadlineSeconds runs",
             pod.node.as_deref().unwrap_or_default()
         );
         Wait::new(phase, status::NODE, text)

@@ -33,14 +33,15 @@ impl Planner<'_> {
         };
         let name = &shown.key.name;
         if !is_own(self.observed.update, shown) {
-            let text = format!("Pod {name}, the name of its puller Pod, exists and is not its own");
+            let text =
+                format!("Pod {name} has the name of its puller Pod, but another owner: make another request");
             return Err(End::failed(status::CANNOT_PROVE, text));
         }
         if memory.goes(shown) {
             return Ok(waits(format!("waits for the old puller Pod {name} to be gone"), None));
         }
         if needs.iter().any(|container| shown.container(&container.name).is_none()) {
-            let text = format!("makes another puller Pod than {name}, which lacks containers");
+            let text = format!("replaces the puller Pod {name}, which lacks containers");
             return Ok(waits(text, None).with(delete(shown)));
         }
         Ok(if needs.iter().all(|container| puller::has_pulled(shown, &container.name)) {

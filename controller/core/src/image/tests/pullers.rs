@@ -354,7 +354,7 @@ fn a_pod_of_its_name_that_is_not_its_own_is_left_alone() {
     world.puller.as_mut().unwrap().made = None;
     world.settle();
     assert_eq!((world.reason(), world.deletes()), ("CannotProvePull", 0));
-    assert!(world.update.status.message.contains("is not its own"), "{}", world.update.status.message);
+    assert!(world.update.status.message.contains("another owner"), "{}", world.update.status.message);
     // The same for a Pod of another request.
     let mut world = refused(&json!({}));
     world.puller.as_mut().unwrap().made.as_mut().unwrap().owner.uid = "u-2".into();

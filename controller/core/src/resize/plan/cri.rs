@@ -33,11 +33,11 @@ impl Planner<'_> {
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
         let survey = match self.observed.survey {
             Some(Surveyed { result: Err(text), .. }) => {
-                return waits(format!("cannot read what bounds the Pod: {text}"));
+                return waits(format!("cannot read the limits of the Pod's namespace and node: {text}"));
             }
             Some(Surveyed { at, result: Ok(survey), .. }) if at.after(FRESH) >= self.now => survey,
             _ => {
-                let text = "reads what bounds the Pod: its namespace's limits and quotas, its node";
+                let text = "reads the limits of the Pod's namespace (LimitRanges, ResourceQuotas) and node";
                 return waits(text.to_owned());
             }
         };
@@ -148,10 +148,10 @@ impl Planner<'_> {
         let since = self.observed.memory.restoring_since.unwrap_or(self.now);
         let until = since.after(self.config.restore_patience);
         let text = match as_it_should(&self.observed.resize.status.containers, pod) {
-            Progress::Sized => "the resources of before are back".to_owned(),
+            Progress::Sized => "the previous resources are back".to_owned(),
             _ if until > self.now => return Plan { wake_at: Some(until), ..self.stands() },
             _ => format!(
-                "the resources of before are asked for, and not there yet: {}",
+                "the node's daemon has not restored the previous resources yet: {}",
                 self.waits_for_daemon().message
             ),
         };

@@ -125,7 +125,7 @@ impl Planner<'_> {
             return None;
         }
         let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
-        let waited = waited.map_or("its Pod was not there to be resized", |waited| &waited.message);
+        let waited = waited.map_or("the controller did not find its Pod", |waited| &waited.message);
         let queued = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
         Some(overdue(queued.as_deref().unwrap_or(waited)))
     }
@@ -298,7 +298,7 @@ impl Planner<'_> {
         }
         let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
             Progress::Restarting(name) => {
-                let text = format!("waits for container {name} to run, ready, with its new resources");
+                let text = format!("waits for container {name} to be ready with its new resources");
                 let repair = self.stuck_repair(pod, &name);
                 let text = repair.map_or(text.clone(), |repair| format!("{text}; {}", repair.text));
                 Wait::new(Phase::InProgress, status::RESTART, text)
@@ -421,11 +421,11 @@ fn superseded(by: &str) -> End {
 }
 
 fn foreign(container: &str) -> End {
-    let text = format!("somebody else has changed the resources of container {container}, and is left alone");
+    let text = format!("another client changed the resources of container {container}; its change stays");
     End::failed(status::SUPERSEDED, text)
 }
 
 fn foreign_return() -> End {
-    let text = "somebody else has put the original resources back, and is left alone";
+    let text = "another client restored the original resources; its change stays";
     End::failed(status::SUPERSEDED, text)
 }

@@ -81,11 +81,17 @@ impl Planner<'_> {
         let open = matches!(found, Progress::Unseen | Progress::Underway(None) | Progress::Restarting(_));
         let refused = memory.refused.as_ref();
         if let Some(refused) = refused.filter(|refused| expired && for_good(refused, self.now)) {
-            let text = format!("{}; that cannot be taken back, and stays: {}", says(nudge), refused.text);
+            let text = format!(
+                "{}; the API server refuses to revert this, so it stays: {}",
+                says(nudge),
+                refused.text
+            );
             return self.succeeded(&Verdict::Differs(text));
         }
         let text = match refused {
-            Some(refused) => format!("{}; it cannot be taken back yet: {}", says(nudge), refused.text),
+            Some(refused) => {
+                format!("{}; the API server refuses to revert this so far: {}", says(nudge), refused.text)
+            }
             None => says(nudge),
         };
         let wait = Wait::new(Phase::Verifying, status::KERNEL_DIFFERS, text);
@@ -107,8 +113,8 @@ fn says(nudge: &Nudge) -> String {
         (false, _) => "one byte of memory",
     };
     format!(
-        "pitstop gives container {} {step} more for a moment, so that the kubelet writes the cgroup of the Pod, \
-         which it has left as it was (kubernetes#138760)",
+        "the controller briefly gives container {} {step} more, so that the kubelet writes the Pod's cgroup, \
+         which it has not changed (kubernetes#138760)",
         nudge.container
     )
 }

@@ -50,14 +50,14 @@ impl Planner<'_> {
                 "the original resources are back".to_owned()
             } else {
                 format!(
-                    "the original resources are back, but for what cannot be removed in place: {}",
+                    "the original resources are back, except what cannot be removed in place: {}",
                     left.join(", ")
                 )
             };
             return match return_progress(all, pod) {
                 Progress::Sized => close(back),
                 other if overdue => close(format!(
-                    "the original resources are asked for, and not there yet: {}",
+                    "the Pod's spec has the original resources, but the containers do not have them yet: {}",
                     other.hindrance()
                 )),
                 // The kubelet repairs the Pod's cgroup only for running containers.
@@ -69,7 +69,7 @@ impl Planner<'_> {
         }
         let place = place(resize, pod);
         if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
-            return close("somebody else has changed the resources meanwhile, and is left alone".to_owned());
+            return close("another client changed the resources meanwhile; its change stays".to_owned());
         }
         if overdue {
             let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);

@@ -29,7 +29,7 @@ impl Planner<'_> {
             AfterWait::Fail => self.give_up(place, End::failed(status::NODE_BUSY, text)),
             AfterWait::Evict => self.evict(pod, place, &End::failed(status::EVICTED, text)),
             AfterWait::Keep => {
-                let text = format!("{text}; the kubelet gives the resources all the same once there is room");
+                let text = format!("{text}; the kubelet will still apply the change once there is room");
                 self.end(&End::failed(status::NODE_BUSY, text))
             }
         }

@@ -114,7 +114,7 @@ impl Planner<'_> {
     ) -> (Use, Option<Order>, Option<Mono>) {
         let name = &container.name;
         let Some(look) = verify::place(self.observed, container, pod) else {
-            return (Use::Not(format!("container {name} has no ID that can be asked about")), None, None);
+            return (Use::Not(format!("the Pod's status has no valid ID of container {name}")), None, None);
         };
         let own = |view: &OrderView<'_>| view.order.container == look.container;
         let Some(view) = newest(&self.observed.orders, name).filter(own) else {
@@ -141,7 +141,7 @@ impl Planner<'_> {
                 let [usage, margin, limit] = [usage, margin, limit].map(|bytes| Resource::Memory.show(bytes));
                 let rest = if tried { ", and the kernel could reclaim no more" } else { "" };
                 Use::Not(format!(
-                    "container {name} uses {usage} of memory: with {margin} to spare that does not fit {limit}{rest}"
+                    "container {name} uses {usage} of memory: with a margin of {margin}, that exceeds the new limit of {limit}{rest}"
                 ))
             }
             Some(_) => Use::Fits,
@@ -179,7 +179,7 @@ impl Planner<'_> {
         let of = |(c, _): (&ContainerStatus, i64)| {
             let there = stage.iter().find(|other| other.name == c.name)?;
             let (now, last) = (there.desired.limits.memory.as_deref()?, c.desired.limits.memory.as_deref()?);
-            Some(format!("{} is at {now} on its way to {last}", c.name))
+            Some(format!("the limit of {} is {now} on the way to {last}", c.name))
         };
         let steps: Vec<String> = lowered(self.observed.resize, place).filter_map(of).collect();
         if steps.is_empty() { text } else { format!("{text}; {}", steps.join(", ")) }

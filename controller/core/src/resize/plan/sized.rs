@@ -35,7 +35,7 @@ impl Planner<'_> {
         let Verification { mut verdict, mut orders, mut wake_at, low } =
             verify(self.now, self.config, self.observed, pod);
         if expired && verdict == Verdict::Waits {
-            let text = "the node's daemon has not said what the kernel has before the deadline".to_owned();
+            let text = "the node's daemon did not report the kernel's values before the deadline".to_owned();
             verdict = Verdict::Unknown(SILENT, text);
         }
         let low = low.filter(|_| !enough);
@@ -67,12 +67,12 @@ impl Planner<'_> {
         match verdict {
             // `KernelDiffers` stays: it identifies a nudge in the Pod's spec as the request's own.
             Verdict::Waits if self.observed.resize.waits_for(status::KERNEL_DIFFERS) => {
-                let text = "asks the node's daemon again what the kernel has".to_owned();
+                let text = "asks the node's daemon again for the kernel's values".to_owned();
                 Some((status::KERNEL_DIFFERS, text))
             }
             Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
             Verdict::Waits => {
-                Some((status::VERIFYING, "asks the node's daemon what the kernel has".to_owned()))
+                Some((status::VERIFYING, "asks the node's daemon for the kernel's values".to_owned()))
             }
             Verdict::Differs(text) if !enough => Some((status::KERNEL_DIFFERS, format!("{text}{told}"))),
             Verdict::Differs(_) | Verdict::Matches | Verdict::NoQuota(_) | Verdict::Unknown(..) => None,
@@ -104,7 +104,7 @@ impl Planner<'_> {
         let mut text = changes(&self.observed.resize.status.containers);
         if let Verdict::Differs(found) = verdict {
             text = format!(
-                "{text}; the kubelet says that it is done, and the kernel has something else: {found}"
+                "{text}; the kubelet reports that it is done, but the kernel has other values: {found}"
             );
         }
         let end = End::new(Phase::Succeeded, status::RESIZED, text);
@@ -126,6 +126,6 @@ impl Planner<'_> {
 
 pub(super) fn policy_missing() -> String {
     format!(
-        "asks no daemon while the API server does not keep each to its own node: apply the ValidatingAdmissionPolicy {POLICY} and its binding"
+        "asks no daemon until the ValidatingAdmissionPolicy {POLICY} restricts each daemon to its own node: apply it and its binding"
     )
 }

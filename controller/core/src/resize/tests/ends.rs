@@ -222,7 +222,7 @@ fn an_original_that_cannot_be_put_back_is_told() {
     scene.pending("Deferred", "no room");
     scene.later(60);
     scene.settle();
-    assert!(scene.resize.status.message.ends_with("not there yet: no room"), "{:?}", scene.resize.status);
+    assert!(scene.resize.status.message.ends_with("have them yet: no room"), "{:?}", scene.resize.status);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn what_was_added_stays_and_is_told() {
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
     let told = &scene.resize.status.message;
-    assert!(told.ends_with("but for what cannot be removed in place: limits.memory of app"), "{told}");
+    assert!(told.ends_with("except what cannot be removed in place: limits.memory of app"), "{told}");
     let only_added = json!([{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]);
     let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": only_added}));
     scene.container("app").resources.memory_limit = None;

@@ -86,7 +86,7 @@ fn what_the_spec_says_already_is_followed_and_not_patched() {
     scene.status("app").actual = Some(scene.container("app").resources);
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert!(scene.resize.status.message.contains("says so already"));
+    assert!(scene.resize.status.message.contains("already has these resources"));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_container_that_stays_down_gets_a_pod_that_is_large_enough() {
     assert_eq!((pod.cpu_request, pod.cpu_limit, pod.memory_limit), (200, Some(500), Some(256 * MI)));
     let text = message(&mut scene);
     assert!(
-        text.starts_with("waits for container app to run") && text.contains("pitstop has given"),
+        text.starts_with("waits for container app to be ready") && text.contains("has repaired"),
         "{text}"
     );
     for instance in 2..5 {
@@ -108,7 +108,7 @@ fn an_open_order_stays_while_the_container_comes_and_goes_and_goes_with_the_requ
     scene.later(5);
     scene.settle();
     let text = message(&mut scene);
-    assert!(text.contains("pitstop gives the cgroup of the Pod") && text.contains(GAP), "{text}");
+    assert!(text.contains("the node's daemon repairs the Pod's cgroup") && text.contains(GAP), "{text}");
     scene.status("app").state = ContainerState::Running;
     scene.settle();
     assert_eq!(ids(&scene), ["prs-1/app/2", "prs-1/app/1"], "the question has a number of its own");
@@ -140,7 +140,7 @@ fn what_the_daemon_does_not_do_is_told_and_asked_again_later() {
 #[test]
 fn where_it_is_not_pitstops_to_do_nothing_is_ordered() {
     let cases: [(Happens, &str); 5] = [
-        (|scene| scene.config.resize_cri = false, "with the overlay resize-cri pitstop would repair it"),
+        (|scene| scene.config.resize_cri = false, "resize-cri, the node's daemon repairs it"),
         (|scene| scene.guarded = false, ""),
         (|scene| scene.recorded = true, ""),
         (|scene| scene.pod.as_mut().unwrap().pod_level = Some(Box::default()), ""),

@@ -32,7 +32,7 @@ fn each_refusal_says_why_and_what_would_be_right() {
             of(json!({"name": "app", "resources": {"limits": {"cpu": "50m"}}})),
             nothing,
             "Invalid",
-            "container app would ask for 100m of cpu and may use 50m",
+            "container app would request 100m of cpu, more than its limit of 50m",
         ),
         (
             of(json!({"name": "app", "resources": {"limits": {"cpu": 0}}})),
@@ -46,7 +46,7 @@ fn each_refusal_says_why_and_what_would_be_right() {
             "Invalid",
             "spec.containers[0].resources.limits.cpu: \"much\" is no amount",
         ),
-        (grow(&json!({})), |pod| pod.mirror = true, "UnsupportedContainer", "mirrors a static one"),
+        (grow(&json!({})), |pod| pod.mirror = true, "UnsupportedContainer", "mirrors a static Pod"),
         (
             grow(&json!({})),
             |pod| pod.containers[0].kind = ContainerKind::Init,
@@ -63,7 +63,7 @@ fn each_refusal_says_why_and_what_would_be_right() {
             grow(&json!({})),
             |pod| pod.containers[1].status.as_mut().unwrap().actual = None,
             "Unsupported",
-            "container proxy runs with",
+            "no resources of container proxy",
         ),
         (
             never,

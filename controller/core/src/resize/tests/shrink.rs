@@ -31,7 +31,9 @@ fn a_limit_is_not_lowered_below_what_is_in_use_and_a_margin() {
     assert_eq!(scene.orders[0].id, "prs-1/app/1");
     assert!(scene.orders[0].action.verify.is_some());
     assert_eq!(scene.told(), (Phase::Proposed, "MemoryInUse".into()));
-    assert_eq!(scene.words(), "container app uses 33Mi of memory: with 32Mi to spare that does not fit 64Mi");
+    let words =
+        "container app uses 33Mi of memory: with a margin of 32Mi, that exceeds the new limit of 64Mi";
+    assert_eq!(scene.words(), words);
     assert_eq!((scene.memory(), scene.plan().wake_at), ((64, 128), Some(Mono(5_000))));
     // After the wait is stored, the original resources do not count as another client's restore.
     scene.resize.status = scene.plan().status.unwrap().status;
@@ -66,7 +68,7 @@ fn a_limit_is_lowered_step_by_step() {
     scene.settle();
     assert_eq!((scene.memory(), scene.cpu_limit()), ((32, 96), Some(300)), "all else goes with the first");
     assert_eq!(scene.told().1, "WaitingForKubelet");
-    assert!(scene.words().ends_with("; app is at 96Mi on its way to 40Mi"), "{}", scene.words());
+    assert!(scene.words().ends_with("; the limit of app is 96Mi on the way to 40Mi"), "{}", scene.words());
     scene.done();
     scene.usage = 60 * MI;
     scene.later(5);
@@ -239,7 +241,7 @@ fn what_the_kernel_cannot_reclaim_is_waited_for_and_tried_again() {
     assert_eq!(asked(&scene), ("prs-1/app/2", Some(64)));
     assert_eq!(scene.memory(), (64, 128));
     let words = scene.words();
-    assert!(words.ends_with("does not fit 64Mi, and the kernel could reclaim no more"), "{words}");
+    assert!(words.ends_with("the new limit of 64Mi, and the kernel could reclaim no more"), "{words}");
     assert_eq!(scene.plan().wake_at, Some(Mono(30_000)));
     scene.later(30);
     scene.droppable = 20 * MI;

@@ -67,7 +67,7 @@ fn what_the_kubelet_says_that_it_did_stays_whatever_the_kernel_has() {
     assert_eq!(verified(&scene), (ConditionStatus::False, "KernelDiffers"));
     let found = condition::find(&scene.resize.status.conditions, conditions::VERIFIED).unwrap();
     assert!(found.message.contains("cpu.cfs_quota_us holds 60000"), "{}", found.message);
-    assert!(scene.resize.status.message.contains("the kernel has something else"));
+    assert!(scene.resize.status.message.contains("the kernel has other values"));
     assert_eq!(scene.cpu_limit(), Some(300), "nothing is taken back");
     assert!(scene.orders.is_empty());
 }

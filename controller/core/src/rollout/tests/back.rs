@@ -239,7 +239,7 @@ fn pods_do_not_go_back_to_what_is_not_kept() {
     world.settle();
     world.updated("web-2", "shop/web:v2");
     world.fails("web-1");
-    let says = "its revision old is not kept";
+    let says = "the previous revision old is not kept";
     assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "CannotRollBack"));
     assert!(world.said().1.contains(says), "{}", world.said().1);
     assert_eq!((world.begun.len(), world.released), (2, None));

@@ -42,7 +42,8 @@ fn a_budget_that_is_used_up_is_named() {
     let mut world = world(&[budget(4)]);
     world.settle();
     assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Progressing)));
-    let text = "0 of 4 Pods restarted, 0 in progress: by PodDisruptionBudget web, 4 Pods have to be healthy, and 4 are";
+    let text =
+        "0 of 4 Pods restarted, 0 in progress: PodDisruptionBudget web needs 4 healthy Pods, and 4 are";
     assert_eq!(world.said(), ("DisruptionBudget", text));
     let before = world.readings;
     looks(&mut world, |budget| budget.desired_healthy = Some(3));

@@ -107,7 +107,10 @@ fn every_pod_is_updated_before_the_replica_set_gets_the_template() {
     }
     assert_eq!(world.committed, [CommitStep::Make, CommitStep::Swap]);
     assert_eq!((world.released, world.ended()), (Some(Strategy::Unpaused), Some(UpdateEnd::Updated)));
-    assert_eq!(world.said(), ("Updated", "Deployment web is at revision id-v2, in the Pods that it had"));
+    assert_eq!(
+        world.said(),
+        ("Updated", "Deployment web has revision id-v2: all Pods were updated in place")
+    );
     let writes = world.writes;
     world.later(600);
     assert_eq!((world.writes, world.asked.len()), (writes, 0));

@@ -73,7 +73,7 @@ fn a_pod_that_got_something_else_has_failed() {
         world.updated("web-1", &format!("shop/web:v2@{}", digest('1')));
         let told = &world.rollout.status.pods_of_interest[0];
         let (first, other) = (digest('1'), digest('2'));
-        let why = format!("TagMoved: this Pod has {other}, and the first one {first}, of shop/web:v2");
+        let why = format!("TagMoved: this Pod has {other}, but the first Pod has {first}, of shop/web:v2");
         assert_eq!((told.name.as_str(), &told.message), ("web-2", &why));
         assert_eq!((world.marked.as_slice(), world.released), (&["web-1".to_owned()][..], None));
         // Without its request, the Pod is tried again, and gets the digest of the others.

@@ -79,7 +79,7 @@ fn they_get_the_image_one_after_another_and_are_marked() {
     assert_eq!(reason, "Updated");
     assert_eq!(
         message,
-        "the Pods of selector app=web have what spec.images and spec.resources say: 3 of 3 were to get it last"
+        "the Pods of selector app=web have spec.images and spec.resources: 3 of 3 in the last update"
     );
     assert!(world.asked.is_empty(), "what is left of it is deleted");
     let (readings, writes) = (world.readings, world.writes);

@@ -161,7 +161,10 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
     world.asked.insert((RESTARTS, key), asked);
     world.settle();
     assert_eq!((world.said().0, world.counts()), ("PodsFailed", (1, 0, 0, 1)));
-    assert_eq!(world.rollout.status.pods_of_interest[0].message, "an object of somebody else has that name");
+    assert_eq!(
+        world.rollout.status.pods_of_interest[0].message,
+        "another client's object has the name of the request"
+    );
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn every_pod_gets_the_image_then_its_mark_and_the_workload_is_released() {
     assert_eq!(world.marked, ["web-2", "web-1", "web-0"]);
     assert_eq!(world.released, Some(Strategy::Partition(0)));
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Complete), Some(UpdateEnd::Updated)));
-    assert_eq!(world.said(), ("Updated", "StatefulSet web is at revision new, in the Pods that it had"));
+    assert_eq!(world.said(), ("Updated", "StatefulSet web has revision new: all Pods were updated in place"));
     assert_eq!(world.rollout.status.update.as_ref().unwrap().generation, 2);
     assert!(world.asked.is_empty(), "its requests are deleted");
     let writes = world.writes;
@@ -170,7 +170,7 @@ fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     world.asked.insert(key.clone(), asked);
     world.settle();
     assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it takes the only place");
-    assert_eq!(world.rollout.status.pods_of_interest[0].message, "waits for a request of somebody else");
+    assert_eq!(world.rollout.status.pods_of_interest[0].message, "waits for a request of another client");
     world.has("web-2", "shop/web:v1");
     world.asked.get_mut(&key).unwrap().ended = Some(true);
     world.changed(&ObjectKey::new("shop", "web-2"));
@@ -194,8 +194,8 @@ fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in
     assert_eq!(world.said().0, "WaitingForController");
     assert!((60..90).contains(&(world.readings - before)), "{}", world.readings - before);
     world.later(20);
-    let why = "3 of 3 Pods updated, 0 in progress: the controller of StatefulSet web has not taken them for updated for 600 s \
-               (spec.progressDeadlineSeconds); that of a StatefulSet does when all are ready";
+    let why = "3 of 3 Pods updated, 0 in progress: the controller of StatefulSet web has not counted them as \
+               updated for 600 s (spec.progressDeadlineSeconds); that of a StatefulSet waits until all Pods are ready";
     assert_eq!((world.said(), world.phase()), (("ProgressDeadlineExceeded", why), Some(Phase::Stalled)));
     let before = world.readings;
     for _ in 0..600 {

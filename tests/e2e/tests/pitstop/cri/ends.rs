@@ -12,7 +12,7 @@ use super::{BEFORE, LARGER, have, larger, on_old_cluster, succeeds};
 
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
-    on_old_cluster(async |ns| stories::out_of_memory(ns, "the resources of before are back").await)
+    on_old_cluster(async |ns| stories::out_of_memory(ns, "the previous resources are back").await)
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn a_memory_limit_follows_what_is_in_use() -> Result<()> {
         create(ns, shrink).await?;
         let status = waits(ns, "shrink", "MemoryInUse").await?;
         let complete = condition::find(&status.conditions, conditions::COMPLETE).context("no condition")?;
-        assert!(complete.message.contains("app is at 80Mi on its way to 32Mi"), "{}", complete.message);
+        assert!(complete.message.contains("app is 80Mi on the way to 32Mi"), "{}", complete.message);
         assert_eq!(kernel(&ns.pod("web").await?, "app")?[0].1, 80 * MI);
         ns.kubectl(&["exec", "web", "-c", "app", "--", "rm", "/dev/shm/held"])?;
         ends(ns, "shrink", Phase::Succeeded, "Resized").await?;

@@ -31,7 +31,7 @@ fn memory_is_reclaimed_where_a_lower_limit_has_no_room() -> Result<()> {
         let shrink = with(less, "memoryShrink", &json!({"margin": "16Mi", "reclaim": true}));
         create(ns, shrink.clone()).await?;
         let status = ends(ns, "shrink", Phase::Failed, "Unsupported").await?;
-        assert!(status.message.contains("see the overlay resize-cri"), "{}", status.message);
+        assert!(status.message.contains("apply deploy/components/resize-cri"), "{}", status.message);
         with_daemons(ns, async || {
             let mut shrink = shrink;
             shrink["metadata"]["name"] = json!("again");

@@ -74,8 +74,7 @@ impl DaemonProcess {
             Why::Order(id) => Event::Resized(id, result),
             Why::Back(held) => {
                 let left = || machine.cgroups.owed(now, machine.runtime, &held);
-                let missing =
-                    || CallFailure { retry: true, message: "what was written is not there".to_owned() };
+                let missing = || CallFailure { retry: true, message: "the write had no effect".to_owned() };
                 let seen = result.and_then(|()| if left()?.is_empty() { Ok(()) } else { Err(missing()) });
                 Event::WrittenBack(chain.pod, seen)
             }

@@ -1,6 +1,6 @@
 //! The input of a decision about one update.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use pitstop_api::condition;
@@ -131,6 +131,8 @@ pub struct Memory {
     pub lost: u8,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
+    /// IDs of the instances that ran then, by container name.
+    pub(super) ran: BTreeMap<String, String>,
     /// Containers that did not run when their kubelet had seen these very strings: it started them with these strings,
     /// and does not stop them for others.
     pub(super) down: BTreeSet<String>,
@@ -217,8 +219,19 @@ impl Memory {
     /// Notes since when the Pod has its old images again, and which containers do not run, by the report of a kubelet
     /// that has seen the images. At the start of a sync of the Pod, it reports what the previous sync has left.
     fn see_restored(&mut self, now: Mono, update: &ImageUpdate, pod: Option<&Pod>) {
+        let first = self.restored_since.is_none();
         note_since(&mut self.restored_since, now, pod.is_some());
-        let Some(pod) = pod else { return self.down.clear() };
+        let Some(pod) = pod else {
+            self.ran.clear();
+            return self.down.clear();
+        };
+        if first {
+            let running = pod.containers.iter().filter_map(|container| {
+                let now = container.status.as_ref().filter(|now| now.state == ContainerState::Running)?;
+                Some((container.name.clone(), now.container_id.clone()))
+            });
+            self.ran = running.collect();
+        }
         if !pod.seen() {
             return;
         }

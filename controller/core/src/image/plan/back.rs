@@ -86,7 +86,10 @@ impl Planner<'_> {
         let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
         // A kubelet stops all containers that it must stop before it starts any. Until then it reports waiting
         // containers as they were with their new images.
-        let stops = self.observed.update.status.containers.iter().any(|c| runs_new(c, pod));
+        let settles = self.observed.settles(pod);
+        let soon = self.observed.memory.restored_since.is_some_and(|since| since.after(settles) > self.now);
+        let mut containers = self.observed.update.status.containers.iter();
+        let stops = containers.any(|c| runs_new(c, pod) || (soon && self.observed.runs_yet(c, pod)));
         if !told || pod.unseen() || stops {
             return None;
         }

@@ -274,6 +274,27 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     assert_eq!(world.image(), format!("registry.example.com/shop/web:v1@{OLD}"));
 }
 
+/// The same, if the other container's new image is its old one with another string (seen on 1.36, under kills).
+#[test]
+fn what_waits_for_the_same_image_to_end_gets_no_other_string() {
+    let image = "registry.example.com/shop/web:v2";
+    let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
+    let mut world = World::new(&both);
+    world.pod.as_mut().unwrap().containers.push(container("sidecar"));
+    world.sees(|status| status.restart_count = 1);
+    world.pulled();
+    world.starts(true);
+    let containers = &mut world.pod.as_mut().unwrap().containers;
+    crashes(containers[0].status.as_mut().unwrap());
+    containers[1].status.as_mut().unwrap().image_id = format!("registry.example.com/shop/web@{OLD}");
+    world.settle();
+    world.pass(4);
+    assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
+    // By then, a kubelet that stops the other container has stopped it.
+    world.pass(2);
+    assert_eq!(world.image(), format!("registry.example.com/shop/web:v1@{OLD}"));
+}
+
 /// A kubelet that has never restarted a container does not hold its string back: its report is still about the new
 /// image, however long the start of the old one takes.
 #[test]

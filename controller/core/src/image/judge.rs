@@ -135,10 +135,9 @@ impl Observed<'_> {
     /// it for its string: tells what `runs_new` does not, if the new image is the old one with another string.
     pub(super) fn runs_yet(&self, status: &ContainerStatus, pod: &Pod) -> bool {
         let now = pod.container(&status.name).and_then(|container| container.status.as_ref());
-        let ran = self.memory.ran.get(&status.name);
-        let replaced = |id: &String| *id != status.before.container_id && !is_unchanged(status);
-        now.is_some_and(|now| now.state == ContainerState::Running && ran == Some(&now.container_id))
-            && ran.is_some_and(replaced)
+        let Some(now) = now.filter(|now| now.state == ContainerState::Running) else { return false };
+        let ran = self.memory.ran.get(&status.name) == Some(&now.container_id);
+        ran && now.container_id != status.before.container_id && !is_unchanged(status)
     }
 
     /// How long the kubelet may still stop containers of a Pod for earlier images. At most the time in which containers

@@ -97,7 +97,7 @@ pub enum Progress {
 
 /// How far a request is.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing<'a> {
+pub struct Summary<'a> {
     /// Whether it has ended.
     pub progress: Progress,
     /// Its phase.
@@ -111,11 +111,11 @@ pub struct Standing<'a> {
 /// Writes [`COMPLETE`] and [`RECONCILING`], and for a failed request [`FAILED`] and [`STALLED`].
 pub fn record(
     conditions: &mut Vec<Condition>,
-    standing: Standing<'_>,
+    summary: Summary<'_>,
     now: DateTime<Utc>,
     generation: Option<i64>,
 ) {
-    let Standing { progress, phase, reason, message } = standing;
+    let Summary { progress, phase, reason, message } = summary;
     let is = |holds: bool| if holds { ConditionStatus::True } else { ConditionStatus::False };
     let failed = progress == Progress::Failed;
     let all = [
@@ -124,7 +124,7 @@ pub fn record(
         (RECONCILING, is(progress == Progress::Open), phase, true),
         (STALLED, ConditionStatus::True, reason, failed),
     ];
-    for (type_, status, reason, _) in all.into_iter().filter(|(.., said)| *said) {
+    for (type_, status, reason, _) in all.into_iter().filter(|(.., applies)| *applies) {
         set(conditions, Condition::new(type_, status, reason, message, now, generation));
     }
 }
@@ -183,26 +183,26 @@ mod tests {
             Working,
             Over,
         }
-        let said = |conditions: &[Condition]| -> Vec<String> {
+        let shown = |conditions: &[Condition]| -> Vec<String> {
             conditions.iter().map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
         };
-        let told = |progress, phase, reason| Standing { progress, phase, reason, message: "m" };
+        let summary = |progress, phase, reason| Summary { progress, phase, reason, message: "m" };
         let mut all = Vec::new();
         assert_eq!(phase::<Phase>(&all), None);
-        record(&mut all, told(Progress::Open, "Working", "Waits"), at(1), Some(2));
-        assert_eq!(said(&all), ["Complete=False/Waits", "Reconciling=True/Working"]);
+        record(&mut all, summary(Progress::Open, "Working", "Waits"), at(1), Some(2));
+        assert_eq!(shown(&all), ["Complete=False/Waits", "Reconciling=True/Working"]);
         assert_eq!(phase(&all), Some(Phase::Working));
         assert!(all.iter().all(|c| c.message == "m" && c.observed_generation == Some(2)));
 
         let mut failed = all.clone();
-        record(&mut failed, told(Progress::Failed, "Over", "Why"), at(2), None);
+        record(&mut failed, summary(Progress::Failed, "Over", "Why"), at(2), None);
         let expected =
             ["Complete=False/Why", "Reconciling=False/Over", "Failed=True/Why", "Stalled=True/Why"];
-        assert_eq!(said(&failed), expected);
-        record(&mut all, told(Progress::Succeeded, "Over", "Complete"), at(2), None);
-        assert_eq!(said(&all), ["Complete=True/Complete", "Reconciling=False/Over"]);
+        assert_eq!(shown(&failed), expected);
+        record(&mut all, summary(Progress::Succeeded, "Over", "Complete"), at(2), None);
+        assert_eq!(shown(&all), ["Complete=True/Complete", "Reconciling=False/Over"]);
         assert_eq!(phase(&all), Some(Phase::Over));
-        record(&mut all, told(Progress::Open, "Elsewhere", "Waits"), at(3), None);
+        record(&mut all, summary(Progress::Open, "Elsewhere", "Waits"), at(3), None);
         assert_eq!(phase::<Phase>(&all), None, "a phase of another version is none");
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 /// What is said of one text. Without a path: it is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
+struct Parsed {
     text: String,
     #[serde(default)]
     registry: String,
@@ -23,16 +23,16 @@ struct Said {
     digest: String,
 }
 
-fn ours(text: &str) -> Said {
+fn parse(text: &str) -> Parsed {
     let text = text.to_owned();
-    let Ok(reference) = Reference::parse(&text) else { return Said { text, ..Said::default() } };
+    let Ok(reference) = Reference::parse(&text) else { return Parsed { text, ..Parsed::default() } };
     let (registry, path) = reference.repository();
     let (tag, digest) = (reference.tag.unwrap_or_default(), reference.digest.unwrap_or_default());
-    Said { text, registry, path, tag, digest }
+    Parsed { text, registry, path, tag, digest }
 }
 
 /// Where both differ on purpose: the name of the reason.
-fn reason(theirs: &Said, ours: &Said) -> Option<&'static str> {
+fn reason(theirs: &Parsed, ours: &Parsed) -> Option<&'static str> {
     let refuses = ours.path.is_empty() && !theirs.path.is_empty();
     // All runtimes name images by SHA-256, and an order's answer has room for nothing longer.
     if refuses && !theirs.digest.is_empty() && !theirs.digest.starts_with("sha256:") {
@@ -51,7 +51,7 @@ fn reason(theirs: &Said, ours: &Said) -> Option<&'static str> {
         theirs.path.clone()
     };
     let registry = if hub { "docker.io".to_owned() } else { host };
-    let folded = Said { registry, path, ..theirs.clone() };
+    let folded = Parsed { registry, path, ..theirs.clone() };
     (!theirs.path.is_empty() && folded == *ours).then_some("host names know no case")
 }
 
@@ -63,9 +63,9 @@ fn it_says_what_kubelets_and_containerd_say() {
     let (mut read, mut refused, mut wrong) = (0, 0, Vec::new());
     let mut on_purpose = BTreeMap::<&str, usize>::new();
     for line in text.lines() {
-        let theirs: Said = serde_json::from_str(line).unwrap();
+        let theirs: Parsed = serde_json::from_str(line).unwrap();
         *(if theirs.path.is_empty() { &mut refused } else { &mut read }) += 1;
-        let ours = ours(&theirs.text);
+        let ours = parse(&theirs.text);
         if theirs == ours {
             continue;
         }

@@ -11,10 +11,10 @@ use crate::commands::Command;
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-pitstop", bin_name = "kubectl pitstop", version, max_term_width = 100)]
 pub struct Cli {
-    /// What every command takes.
+    /// The flags of every command.
     #[command(flatten)]
     pub globals: Globals,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -23,7 +23,7 @@ pub struct Cli {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Options of kubectl")]
 pub struct Globals {
-    /// The kubeconfig file. Otherwise those that KUBECONFIG names, or ~/.kube/config.
+    /// The kubeconfig file. Default: the files in KUBECONFIG, or ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig.
@@ -35,10 +35,10 @@ pub struct Globals {
     /// The user of the kubeconfig.
     #[arg(long, global = true, value_name = "NAME")]
     pub user: Option<String>,
-    /// The namespace. Otherwise that of the context, or `default`.
+    /// The namespace. Default: the namespace of the context, or `default`.
     #[arg(short, long, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Address of the API server.
+    /// The address of the API server.
     #[arg(short, long, global = true, value_name = "URL")]
     pub server: Option<String>,
     /// A bearer token for the API server.
@@ -47,7 +47,7 @@ pub struct Globals {
     /// Act as this user.
     #[arg(long = "as", global = true, value_name = "USER")]
     pub as_user: Option<String>,
-    /// Act as a member of this group; may be given more than once. Needs `--as`.
+    /// Act as a member of this group; can be repeated. Needs `--as`.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub as_group: Vec<String>,
     /// A file with the certificate authority of the API server.
@@ -59,13 +59,13 @@ pub struct Globals {
     /// A file with the key of the client's certificate.
     #[arg(long, global = true, value_name = "FILE")]
     pub client_key: Option<PathBuf>,
-    /// Do not verify the API server's certificate. What is sent can then be read and changed by others.
+    /// Do not verify the API server's certificate. Others can then read and change the traffic.
     #[arg(long, global = true)]
     pub insecure_skip_tls_verify: bool,
     /// The name that the API server's certificate must have.
     #[arg(long, global = true, value_name = "NAME")]
     pub tls_server_name: Option<String>,
-    /// How long to wait for one answer of the API server, such as `30s` or `2m`; `0` for the default, 30 s.
+    /// How long to wait for one response of the API server, such as `30s` or `2m`. `0` means the default, 30 s.
     #[arg(long, global = true, value_name = "DURATION", value_parser = duration)]
     pub request_timeout: Option<Duration>,
 }
@@ -78,7 +78,7 @@ impl Globals {
     }
 
     /// The first flag that changes the cluster or the user.
-    pub fn first_of_connection(&self) -> Option<&'static str> {
+    pub fn first_connection_flag(&self) -> Option<&'static str> {
         let given = [
             ("--context", self.context.is_some()),
             ("--cluster", self.cluster.is_some()),

@@ -1,4 +1,4 @@
-//! `kubectl pitstop`: services running Pods in place from a terminal, shows the progress, and says why requests wait.
+//! `kubectl pitstop`: services running Pods in place, shows their progress, and explains why requests wait.
 //!
 //! It has no rights of its own: it uses the caller's credentials. `pitstop-cli-core` decides and draws;
 //! this crate has the flags, the calls to the API server and the terminal.
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return said(&error),
+        Err(error) => return print_usage(&error),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 /// Help and version go to standard output and are no failure; a wrong command line is one, with code 1 as in kubectl.
-fn said(error: &clap::Error) -> ExitCode {
+fn print_usage(error: &clap::Error) -> ExitCode {
     // A closed pipe is no error.
     let _ = error.print();
     if error.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

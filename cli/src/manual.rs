@@ -1,4 +1,4 @@
-//! The manual: a page for each command, generated from its help alone, so that both say the same.
+//! The manual: a page for each command, generated from its help alone, so that both agree.
 
 use clap::{Arg, Command, CommandFactory as _};
 
@@ -58,7 +58,7 @@ fn index(root: &Command) -> String {
         GENERATED.to_owned(),
         "# kubectl pitstop".to_owned(),
         String::new(),
-        "All commands. [Use kubectl-pitstop](../../tasks/use-kubectl-pitstop.md) says how to use them."
+        "All commands. [Use kubectl-pitstop](../../tasks/use-kubectl-pitstop.md) shows how to use them."
             .to_owned(),
         String::new(),
         "| command | what it does |".to_owned(),
@@ -73,10 +73,10 @@ fn index(root: &Command) -> String {
         String::new(),
         format!("## {GLOBAL}"),
         String::new(),
-        "All commands take these.".to_owned(),
+        "All commands take these options.".to_owned(),
     ]);
     lines.extend(table("option", root.get_arguments().filter(|it| it.is_global_set())));
-    ended(lines)
+    joined(lines)
 }
 
 fn command(command: &Command) -> String {
@@ -106,18 +106,18 @@ fn command(command: &Command) -> String {
         String::new(),
         format!("All commands also take the [options of kubectl](README.md#{}).", anchor(GLOBAL)),
     ]);
-    ended(lines)
+    joined(lines)
 }
 
 /// A table of arguments, with an empty line before it.
 fn table<'a>(column: &str, args: impl Iterator<Item = &'a Arg>) -> Vec<String> {
     let mut lines = vec![String::new(), format!("| {column} | meaning |"), "|---|---|".to_owned()];
-    lines.extend(args.map(|it| format!("| {} | {} |", cell(&named(it)), cell(&meaning(it)))));
+    lines.extend(args.map(|it| format!("| {} | {} |", cell(&syntax(it)), cell(&meaning(it)))));
     lines
 }
 
 /// How an argument is written.
-fn named(arg: &Arg) -> String {
+fn syntax(arg: &Arg) -> String {
     let values: Vec<String> =
         arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
     if arg.is_positional() {
@@ -165,7 +165,7 @@ fn sentence(text: &str) -> String {
     if text.is_empty() || text.ends_with('.') { text } else { format!("{text}.") }
 }
 
-/// A text as it stands in a table.
+/// A text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
@@ -174,7 +174,7 @@ fn anchor(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-fn ended(mut lines: Vec<String>) -> String {
+fn joined(mut lines: Vec<String>) -> String {
     lines.push(String::new());
     lines.join("\n")
 }

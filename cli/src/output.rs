@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 
-/// In which form.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// As JSON.
@@ -40,7 +40,7 @@ pub fn as_dynamic(object: &impl Serialize) -> Result<DynamicObject, Failure> {
 }
 
 /// Prints lines on standard output. Ignores a closed pipe, as programs in a pipe do.
-pub fn say(text: &str) {
+pub fn print(text: &str) {
     let _ = writeln!(io::stdout().lock(), "{text}");
 }
 

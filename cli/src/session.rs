@@ -20,7 +20,6 @@ use serde_json::json;
 
 use crate::args::Globals;
 use crate::failure::Failure;
-use crate::store::Place;
 
 /// The connection of a command: a client with the caller's credentials, and a namespace.
 #[derive(Clone)]
@@ -84,8 +83,8 @@ async fn config(globals: &Globals) -> Result<Config, Failure> {
         Err(error) if globals.kubeconfig.is_none() && is_absent(&error) => {
             if globals.server.is_some() {
                 Kubeconfig::default()
-            } else if let Some(flag) = globals.first_of_connection() {
-                let why = format!("there is no kubeconfig, and {flag} needs one, or --server");
+            } else if let Some(flag) = globals.first_connection_flag() {
+                let why = format!("{flag} needs a kubeconfig or --server, and there is no kubeconfig");
                 return Err(Failure::invalid(why));
             } else {
                 return Config::incluster().map_err(|_| unusable(error));
@@ -179,7 +178,7 @@ fn overrule_user(kubeconfig: &mut Kubeconfig, name: &str, globals: &Globals) -> 
     if let Some(token) = &globals.token {
         // The type of a secret is kube's own: deserialize it.
         let read: AuthInfo = serde_json::from_value(json!({ "token": token }))
-            .map_err(|error| Failure::local("--token cannot be used", &error))?;
+            .map_err(|error| Failure::local("cannot use --token", &error))?;
         user.token = read.token;
         // These would take precedence over the token.
         (user.token_file, user.exec, user.auth_provider) = (None, None, None);
@@ -203,7 +202,7 @@ fn overrule_user(kubeconfig: &mut Kubeconfig, name: &str, globals: &Globals) -> 
 impl Session {
     /// A workload of the namespace.
     pub async fn workload(&self, kind: TargetKind, name: &str) -> Result<Workload, Failure> {
-        let object = self.dynamic(&workload::resource(kind), Place::Namespace).get(name).await?;
+        let object = self.dynamic(&workload::resource(kind)).get(name).await?;
         Ok(Workload { kind, object })
     }
 
@@ -213,7 +212,7 @@ impl Session {
     }
 
     /// The acting rollout of a workload.
-    pub async fn acting(&self, kind: TargetKind, name: &str) -> Result<Option<InPlaceRollout>, Failure> {
+    pub async fn rollout_of(&self, kind: TargetKind, name: &str) -> Result<Option<InPlaceRollout>, Failure> {
         Ok(of_workload(kind, name, self.rollouts().await?).into_iter().next())
     }
 

@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, DynamicResourceScope, Resource};
-use pitstop_cli_core::change::{Change, Lists};
-use pitstop_cli_core::told;
+use pitstop_cli_core::change::{Action, Change, Lists};
+use pitstop_cli_core::naming::qualified_name;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -18,13 +18,13 @@ use crate::session::Session;
 /// How objects are changed.
 #[derive(Args, Clone, Debug)]
 pub struct Storing {
-    /// Only try it: `client` prints what would be sent, `server` has the API server check that.
+    /// Dry run: `client` sends nothing, `server` lets the API server check the object without storing it.
     #[arg(long, value_enum, value_name = "HOW", default_value = "none")]
     dry_run: DryRun,
-    /// Print the objects, or their names, instead of what was done.
+    /// Print the objects or their names instead of a message.
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     output: Option<Shown>,
-    /// Who has changed the fields, in `metadata.managedFields`.
+    /// The field manager in `metadata.managedFields`.
     #[arg(long, value_name = "NAME", default_value = "kubectl-pitstop")]
     pub field_manager: String,
 }
@@ -44,11 +44,11 @@ impl Storing {
 /// What is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DryRun {
-    /// Store everything.
+    /// No dry run.
     None,
     /// Send nothing.
     Client,
-    /// Store nothing; the API server checks it.
+    /// Store nothing.
     Server,
 }
 
@@ -59,30 +59,21 @@ enum Shown {
     Json,
     /// The object as YAML.
     Yaml,
-    /// Its type and name.
+    /// The type and name of the object.
     Name,
-}
-
-/// Whether objects of a kind are in namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the session's namespace.
-    Namespace,
-    /// In no namespace.
-    Cluster,
 }
 
 /// Changes objects with the caller's rights, and prints what was done.
 pub struct Store<'a> {
     session: &'a Session,
-    how: &'a Storing,
+    options: &'a Storing,
     printed: Cell<bool>,
 }
 
 impl<'a> Store<'a> {
     /// A store with these options.
-    pub fn new(session: &'a Session, how: &'a Storing) -> Self {
-        Self { session, how, printed: Cell::new(false) }
+    pub fn new(session: &'a Session, options: &'a Storing) -> Self {
+        Self { session, options, printed: Cell::new(false) }
     }
 
     /// Makes an object in the namespace of the session.
@@ -92,41 +83,34 @@ impl<'a> Store<'a> {
     {
         let made = as_dynamic(object)?;
         let resource = ApiResource::erase::<K>(&());
-        let stored = if self.how.dry_run == DryRun::Client {
+        let stored = if self.options.dry_run == DryRun::Client {
             made
         } else {
             let params = PostParams { dry_run: self.on_server(), field_manager: Some(self.manager()) };
-            self.session.dynamic(&resource, Place::Namespace).create(&params, &made).await?
+            self.session.dynamic(&resource).create(&params, &made).await?
         };
-        self.tell(&resource, &stored, "created")?;
+        self.report(&resource, &stored, "created")?;
         Ok(stored)
     }
 
     /// Changes an object, and prints that it is `done`, such as `paused`.
-    pub async fn patch<K>(
-        &self,
-        place: Place,
-        name: &str,
-        change: &Change,
-        done: &str,
-    ) -> Result<DynamicObject, Failure>
+    pub async fn patch<K>(&self, name: &str, change: &Change, done: &str) -> Result<DynamicObject, Failure>
     where
         K: Resource<DynamicType = ()>,
     {
-        self.patch_any(&ApiResource::erase::<K>(&()), place, name, change, done).await
+        self.patch_any(&ApiResource::erase::<K>(&()), name, change, done).await
     }
 
     /// The same for a kind that is known by name.
     pub async fn patch_any(
         &self,
         resource: &ApiResource,
-        place: Place,
         name: &str,
         change: &Change,
         done: &str,
     ) -> Result<DynamicObject, Failure> {
-        let stored = self.patch_quietly(resource, place, name, change).await?;
-        self.tell(resource, &stored, done)?;
+        let stored = self.patch_quietly(resource, name, change).await?;
+        self.report(resource, &stored, done)?;
         Ok(stored)
     }
 
@@ -134,12 +118,11 @@ impl<'a> Store<'a> {
     pub async fn patch_quietly(
         &self,
         resource: &ApiResource,
-        place: Place,
         name: &str,
         change: &Change,
     ) -> Result<DynamicObject, Failure> {
-        let api = self.session.dynamic(resource, place);
-        if self.how.dry_run == DryRun::Client {
+        let api = self.session.dynamic(resource);
+        if self.options.dry_run == DryRun::Client {
             return applied(&api, name, change).await;
         }
         let params = PatchParams {
@@ -154,6 +137,20 @@ impl<'a> Store<'a> {
         Ok(api.patch(name, &params, &patch).await?)
     }
 
+    /// Changes or deletes an object, and prints that a changed one is `done`, such as `cancelled`.
+    pub async fn carry_out<K>(&self, object: &K, action: Action, done: &str) -> Result<(), Failure>
+    where
+        K: Resource<DynamicType = ()> + Serialize,
+    {
+        match action {
+            Action::Delete => self.delete(object).await,
+            Action::Change(change) => {
+                let name = object.meta().name.clone().unwrap_or_default();
+                self.patch::<K>(&name, &change, done).await.map(drop)
+            }
+        }
+    }
+
     /// Deletes an object, if its UID is still the same.
     pub async fn delete<K>(&self, object: &K) -> Result<(), Failure>
     where
@@ -161,30 +158,30 @@ impl<'a> Store<'a> {
     {
         let resource = ApiResource::erase::<K>(&());
         let name = object.meta().name.clone().unwrap_or_default();
-        if self.how.dry_run != DryRun::Client {
-            let this = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
+        if self.options.dry_run != DryRun::Client {
+            let same_object = Preconditions { uid: object.meta().uid.clone(), resource_version: None };
             let params = DeleteParams {
                 dry_run: self.on_server(),
-                preconditions: Some(this),
+                preconditions: Some(same_object),
                 ..DeleteParams::default()
             };
-            drop(self.session.dynamic(&resource, Place::Namespace).delete(&name, &params).await?);
+            drop(self.session.dynamic(&resource).delete(&name, &params).await?);
         }
-        self.tell(&resource, &as_dynamic(object)?, "deleted")
+        self.report(&resource, &as_dynamic(object)?, "deleted")
     }
 
     /// Prints what was done to an object, in the form of `-o`.
-    pub fn tell(&self, resource: &ApiResource, object: &DynamicObject, done: &str) -> Result<(), Failure> {
-        let name = told::name(&resource.kind, &resource.group, &object.metadata);
-        match self.how.output {
-            None => output::say(&format!("{name} {done}{}", self.dry())),
-            Some(Shown::Name) => output::say(&name),
-            Some(Shown::Json) => output::say(&rendered(object, Format::Json)?),
+    pub fn report(&self, resource: &ApiResource, object: &DynamicObject, done: &str) -> Result<(), Failure> {
+        let name = qualified_name(&resource.kind, &resource.group, &object.metadata);
+        match self.options.output {
+            None => output::print(&format!("{name} {done}{}", self.dry())),
+            Some(Shown::Name) => output::print(&name),
+            Some(Shown::Json) => output::print(&rendered(object, Format::Json)?),
             Some(Shown::Yaml) => {
                 if self.printed.get() {
-                    output::say("---");
+                    output::print("---");
                 }
-                output::say(&rendered(object, Format::Yaml)?);
+                output::print(&rendered(object, Format::Yaml)?);
             }
         }
         self.printed.set(true);
@@ -192,7 +189,7 @@ impl<'a> Store<'a> {
     }
 
     fn dry(&self) -> &'static str {
-        match self.how.dry_run {
+        match self.options.dry_run {
             DryRun::None => "",
             DryRun::Client => " (dry run)",
             DryRun::Server => " (server dry run)",
@@ -200,11 +197,11 @@ impl<'a> Store<'a> {
     }
 
     fn on_server(&self) -> bool {
-        self.how.dry_run == DryRun::Server
+        self.options.dry_run == DryRun::Server
     }
 
     fn manager(&self) -> String {
-        self.how.field_manager.clone()
+        self.options.field_manager.clone()
     }
 }
 
@@ -226,14 +223,14 @@ fn value(object: &impl Serialize) -> Result<Value, serde_json::Error> {
 }
 
 impl Session {
-    /// Objects of a kind that is known by name.
-    pub fn dynamic(&self, resource: &ApiResource, place: Place) -> Api<DynamicObject>
+    /// Objects of a kind that is known by name: in the session's namespace, or cluster-scoped.
+    pub fn dynamic(&self, resource: &ApiResource) -> Api<DynamicObject>
     where
         DynamicObject: Resource<Scope = DynamicResourceScope>,
     {
-        match place {
-            Place::Namespace => Api::namespaced_with(self.client.clone(), &self.namespace, resource),
-            Place::Cluster => Api::all_with(self.client.clone(), resource),
+        match resource.kind.as_str() {
+            "Namespace" | "Node" => Api::all_with(self.client.clone(), resource),
+            _ => Api::namespaced_with(self.client.clone(), &self.namespace, resource),
         }
     }
 }

@@ -12,18 +12,18 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use pitstop_api::rollout::InPlaceRollout;
-use pitstop_cli_core::follow::{Ending, Follow, Goal, timed_out};
+use pitstop_cli_core::follow::{Ending, Goal, Tracker, timed_out};
+use pitstop_cli_core::naming::qualified_name;
 use pitstop_cli_core::plain;
-use pitstop_cli_core::standing::Request;
+use pitstop_cli_core::summary::Request;
 use pitstop_cli_core::target::RequestKind;
-use pitstop_cli_core::told;
 use pitstop_kit::{Class, classify, describe};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::duration;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output;
 use crate::session::Session;
 use crate::store::Storing;
 
@@ -39,10 +39,10 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 /// Whether a command waits for what it has asked for.
 #[derive(Args, Clone, Debug)]
 pub struct Waiting {
-    /// Wait until it is done: exit code 0 for success, 1 for failure, 2 when the time is over.
+    /// Wait until the work is done: exit code 0 for success, 1 for failure, 2 for a timeout.
     #[arg(long)]
     pub wait: bool,
-    /// With --wait: for how long, such as `90s` or `10m`.
+    /// With --wait: how long to wait, such as `90s` or `10m`.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m")]
     pub timeout: Duration,
 }
@@ -54,8 +54,8 @@ impl Waiting {
     }
 }
 
-/// What to wait for.
-pub struct Awaited {
+/// A request to wait for.
+pub struct WaitTarget {
     /// Its kind.
     pub kind: RequestKind,
     /// Its name.
@@ -67,9 +67,9 @@ pub struct Awaited {
 }
 
 /// A wait for the object that a command has just stored.
-pub fn of(kind: RequestKind, stored: &DynamicObject) -> Awaited {
+pub fn of(kind: RequestKind, stored: &DynamicObject) -> WaitTarget {
     let meta = &stored.metadata;
-    Awaited { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), goal: Goal::End }
+    WaitTarget { kind, name: meta.name.clone().unwrap_or_default(), uid: meta.uid.clone(), goal: Goal::End }
 }
 
 /// Waits if the user asks for it and something is stored.
@@ -77,7 +77,7 @@ pub async fn if_asked(
     session: &Session,
     waiting: &Waiting,
     storing: &Storing,
-    awaited: Vec<Awaited>,
+    awaited: Vec<WaitTarget>,
 ) -> Result<ExitCode, Failure> {
     if !(waiting.wait && storing.stores()) {
         return Ok(ExitCode::SUCCESS);
@@ -87,8 +87,8 @@ pub async fn if_asked(
 
 /// Waits for all of them, prints how each ends, and returns the worst exit code: failure, timeout, success. `aside`:
 /// success is printed on standard error, like failures.
-pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, aside: bool) -> ExitCode {
-    let wait = Wait { session, deadline: Instant::now() + timeout, aside, told: Cell::new(false) };
+pub async fn all(session: &Session, awaited: Vec<WaitTarget>, timeout: Duration, aside: bool) -> ExitCode {
+    let wait = Wait { session, deadline: Instant::now() + timeout, aside, outage_reported: Cell::new(false) };
     let names: Vec<String> =
         awaited.iter().map(|it| format!("{}/{}", it.kind.singular(), it.name)).take(5).collect();
     let ends = stream::iter(awaited).map(|one| wait.one(one)).buffer_unordered(MOST_WATCHED);
@@ -107,7 +107,7 @@ pub async fn all(session: &Session, awaited: Vec<Awaited>, timeout: Duration, as
         }
         Ok(()) = tokio::signal::ctrl_c() => {
             eprintln!(
-                "interrupted: nothing is taken back. To wait again: kubectl pitstop wait --namespace={} {}",
+                "interrupted: the requests continue. To wait again: kubectl pitstop wait --namespace={} {}",
                 session.namespace,
                 names.join(" ")
             );
@@ -123,85 +123,86 @@ struct Wait<'a> {
     deadline: Instant,
     /// Standard output is for objects.
     aside: bool,
-    /// The user was told that the API server does not answer.
-    told: Cell<bool>,
+    /// The user knows that the API server does not answer.
+    outage_reported: Cell<bool>,
 }
 
 impl Wait<'_> {
-    async fn one(&self, awaited: Awaited) -> Result<u8, Failure> {
-        match awaited.kind {
+    async fn one(&self, target: WaitTarget) -> Result<u8, Failure> {
+        match target.kind {
             RequestKind::Restart => {
-                self.request(awaited, self.session.api::<pitstop_api::recreate::ContainerRecreateRequest>())
+                self.request(target, self.session.api::<pitstop_api::recreate::ContainerRecreateRequest>())
                     .await
             }
             RequestKind::Resize => {
-                self.request(awaited, self.session.api::<pitstop_api::resize::PodResize>()).await
+                self.request(target, self.session.api::<pitstop_api::resize::PodResize>()).await
             }
             RequestKind::ImageUpdate => {
-                self.request(awaited, self.session.api::<pitstop_api::image_update::PodImageUpdate>()).await
+                self.request(target, self.session.api::<pitstop_api::image_update::PodImageUpdate>()).await
             }
-            RequestKind::Rollout => self.request(awaited, self.session.api::<InPlaceRollout>()).await,
+            RequestKind::Rollout => self.request(target, self.session.api::<InPlaceRollout>()).await,
         }
     }
 
     /// Waits for one, and prints how it ends.
-    async fn request<R>(&self, awaited: Awaited, api: Api<R>) -> Result<u8, Failure>
+    async fn request<R>(&self, target: WaitTarget, api: Api<R>) -> Result<u8, Failure>
     where
         R: Request + Resource<Scope = NamespaceResourceScope> + Clone + std::fmt::Debug,
         R: DeserializeOwned + Send + Sync + 'static,
     {
-        let first = api.get(&awaited.name).await?;
-        let name = told::name(&R::kind(&()), &R::group(&()), first.meta());
-        let mut follow = Follow::of(&first, awaited.uid).until(awaited.goal);
+        let first = api.get(&target.name).await?;
+        let name = qualified_name(&R::kind(&()), &R::group(&()), first.meta());
+        let mut tracker = Tracker::of(&first, target.uid).until(target.goal);
         // Look once, even if the timeout is 0.
-        let mut ending = self.look(&mut follow, &first).await?;
+        let mut ending = self.judge(&mut tracker, &first).await?;
         if ending.is_none() {
-            let waits = timeout_at(self.deadline, self.ending(&api, first, &mut follow));
-            ending = waits.await.ok().transpose()?;
+            let watch = timeout_at(self.deadline, self.watch(&api, first, &mut tracker));
+            ending = watch.await.ok().transpose()?;
         }
         let Some(ending) = ending else {
-            eprintln!("error: {}", timed_out(&name, follow.last()));
+            eprintln!("error: {}", timed_out(&name, tracker.last()));
             return Ok(TIMED_OUT);
         };
-        let told = ending.told(&name);
+        let message = ending.message(&name);
         if let Ending::Done(_) = ending {
             if self.aside {
-                eprintln!("{told}");
+                eprintln!("{message}");
             } else {
-                say(&told);
+                output::print(&message);
             }
             return Ok(0);
         }
-        eprintln!("error: {told}");
+        eprintln!("error: {message}");
         Ok(1)
     }
 
-    async fn ending<R>(&self, api: &Api<R>, first: R, follow: &mut Follow) -> Result<Ending, Failure>
+    /// Watches the object until a state of it ends the wait.
+    async fn watch<R>(&self, api: &Api<R>, first: R, tracker: &mut Tracker) -> Result<Ending, Failure>
     where
         R: Request + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
         let name = first.meta().name.clone().unwrap_or_default();
         let events =
             watcher(api.clone(), watcher::Config::default().fields(&format!("metadata.name={name}")));
-        let mut looks = Looks { events: Box::pin(events.backoff(Pause)), missing: false };
+        let mut states = States { events: Box::pin(events.backoff(Pause)), missing: false };
         let mut last = first;
         loop {
-            match looks.next(self).await? {
-                Some(Look::There(object)) => last = object,
-                Some(Look::Deleted(object)) => return Ok(follow.deleted(object.as_ref())),
+            match states.next(self).await? {
+                Some(State::Present(object)) => last = object,
+                Some(State::Deleted(object)) => return Ok(tracker.deleted(object.as_ref())),
                 // Its workload may have been released since.
                 None => {}
             }
-            if let Some(ending) = self.look(follow, &last).await? {
+            if let Some(ending) = self.judge(tracker, &last).await? {
                 return Ok(ending);
             }
         }
     }
 
     /// The ending, if this state ends the wait.
-    async fn look<R: Request>(&self, follow: &mut Follow, request: &R) -> Result<Option<Ending>, Failure> {
-        let Some(ending) = follow.see(request) else { return Ok(None) };
-        let settled = follow.goal() == Goal::Armed || self.is_settled(request, &ending).await?;
+    async fn judge<R: Request>(&self, tracker: &mut Tracker, request: &R) -> Result<Option<Ending>, Failure> {
+        let Some(ending) = tracker.judge(request) else { return Ok(None) };
+        let settled = tracker.goal() == Goal::Armed || self.is_settled(request, &ending).await?;
         Ok(settled.then_some(ending))
     }
 
@@ -215,47 +216,47 @@ impl Wait<'_> {
             Ok(workload) => Ok(!workload.is_parked()),
             // The rollout's status counts.
             Err(failure) if failure.class() == Class::Invalid => {
-                eprintln!("whether {} {name} is parked cannot be read: {}", kind.name(), failure.message());
+                eprintln!("cannot read whether {} {name} is parked: {}", kind.name(), failure.message());
                 Ok(true)
             }
             Err(failure) => {
-                self.lost(failure.message());
+                self.report_outage(failure.message());
                 Ok(false)
             }
         }
     }
 
-    fn lost(&self, why: &str) {
-        if !self.told.replace(true) {
-            eprintln!("waiting goes on: {}", plain::line(why, plain::MOST));
+    fn report_outage(&self, why: &str) {
+        if !self.outage_reported.replace(true) {
+            eprintln!("still waiting, but the API server does not answer: {}", plain::line(why, plain::MOST));
         }
     }
 
-    fn back(&self) {
-        if self.told.replace(false) {
+    fn report_recovery(&self) {
+        if self.outage_reported.replace(false) {
             eprintln!("the API server answers again");
         }
     }
 }
 
 /// A state that a watch shows.
-enum Look<R> {
+enum State<R> {
     /// The object.
-    There(R),
+    Present(R),
     /// The object is gone; this is its last state, if known.
     Deleted(Option<R>),
 }
 
 /// The states that a watch shows, one after another.
-struct Looks<S> {
+struct States<S> {
     events: S,
     /// A list has begun, and has not shown the object yet.
     missing: bool,
 }
 
-impl<S> Looks<S> {
+impl<S> States<S> {
     /// The next state that the watch shows; `None` after a while without any.
-    async fn next<R>(&mut self, wait: &Wait<'_>) -> Result<Option<Look<R>>, Failure>
+    async fn next<R>(&mut self, wait: &Wait<'_>) -> Result<Option<State<R>>, Failure>
     where
         S: Stream<Item = watcher::Result<Event<R>>> + Unpin,
     {
@@ -267,23 +268,23 @@ impl<S> Looks<S> {
             let event = match next {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
-                    broken(wait, &error)?;
+                    handle_error(wait, &error)?;
                     continue;
                 }
                 None => return Ok(None),
             };
             if !matches!(event, Event::Init) {
-                wait.back();
+                wait.report_recovery();
             }
             match event {
                 // The API server has not been asked yet.
                 Event::Init => self.missing = true,
                 Event::InitApply(object) | Event::Apply(object) => {
                     self.missing = false;
-                    return Ok(Some(Look::There(object)));
+                    return Ok(Some(State::Present(object)));
                 }
-                Event::Delete(object) => return Ok(Some(Look::Deleted(Some(object)))),
-                Event::InitDone if self.missing => return Ok(Some(Look::Deleted(None))),
+                Event::Delete(object) => return Ok(Some(State::Deleted(Some(object)))),
+                Event::InitDone if self.missing => return Ok(Some(State::Deleted(None))),
                 Event::InitDone => {}
             }
         }
@@ -291,13 +292,13 @@ impl<S> Looks<S> {
 }
 
 /// Fails if the API server refuses the watch. After other errors, the watch is tried again.
-fn broken(wait: &Wait<'_>, error: &watcher::Error) -> Result<(), Failure> {
+fn handle_error(wait: &Wait<'_>, error: &watcher::Error) -> Result<(), Failure> {
     match error {
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
         | watcher::Error::WatchFailed(cause) => match classify(cause) {
             Class::Invalid | Class::Fatal => return Err(Failure::api(cause)),
-            Class::Retry | Class::Conflict => wait.lost(&describe(cause)),
+            Class::Retry | Class::Conflict => wait.report_outage(&describe(cause)),
         },
         // The API server no longer has changes that old: the watcher lists again.
         watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => {}

@@ -10,7 +10,7 @@ use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use pitstop_api::recreate::{ContainerRecreateRequest, PLURAL};
 use pitstop_controller_core::coexist::{
-    Configuration, DEFINITION, Definition, Seen, Sign, Surroundings, Verdict, WEBHOOK_CONFIGURATION, judge,
+    Configuration, DEFINITION, Definition, Mode, Seen, Sign, Surroundings, WEBHOOK_CONFIGURATION, judge,
 };
 use pitstop_kit::WatchMetrics;
 use pitstop_kit::health::{Condition, Readiness};
@@ -38,7 +38,7 @@ pub struct Coexistence {
     /// Gets the events.
     pub own_pod: OwnPod,
     /// The user says (`--kruise-crr-off`) that Kruise's own controller for requests is off.
-    pub told_off: bool,
+    pub kruise_off: bool,
     /// Holds while requests are carried out.
     pub clear: Condition,
     /// 1 while requests are not carried out because of Kruise.
@@ -80,19 +80,19 @@ pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
     let watching = watches(&own, tx);
     let judging = async {
         let mut surroundings = Surroundings::default();
-        let mut before = Verdict::Unknown;
+        let mut before = Mode::Unknown;
         loop {
-            let verdict = judge(&surroundings, own.told_off);
-            match &verdict {
-                Verdict::Refuse(signs) => own.clear.lacks(&refusal(signs)),
+            let mode = judge(&surroundings, own.kruise_off);
+            match &mode {
+                Mode::Refuse(signs) => own.clear.unmet(&refusal(signs)),
                 other => own.clear.set(other.serves()),
             }
-            own.refusing.set(i64::from(matches!(verdict, Verdict::Refuse(_))));
+            own.refusing.set(i64::from(matches!(mode, Mode::Refuse(_))));
             // The receiver is gone only when the process ends.
-            let _ = serving.send(verdict.serves());
-            if verdict != before {
-                own.tell(&before, &verdict).await;
-                before = verdict;
+            let _ = serving.send(mode.serves());
+            if mode != before {
+                own.report(&before, &mode).await;
+                before = mode;
             }
             match rx.recv().await {
                 Some(Event::Configuration(watch)) => update(&mut surroundings.configuration, watch),
@@ -106,7 +106,7 @@ pub async fn run(own: Coexistence, serving: signal::Sender<bool>) {
 
 /// Runs both watches until the receiver is dropped.
 fn watches(own: &Coexistence, tx: mpsc::Sender<Event>) -> impl Future<Output = ()> + use<> {
-    // Not part of `/readyz`: a verdict implies that both watches are synced.
+    // Not part of `/readyz`: a mode implies that both watches are synced.
     let internal = Readiness::new();
     let source = |name, object: &str| Source {
         name,
@@ -159,38 +159,38 @@ fn definition(object: SlimDefinition) -> Definition {
     }
 }
 
-fn all(signs: &[Sign]) -> String {
+fn joined(signs: &[Sign]) -> String {
     signs.iter().map(Sign::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Why no request is carried out, and what helps.
 fn refusal(signs: &[Sign]) -> String {
-    format!("the controller found OpenKruise, and --kruise-crr-off is not set: {}", all(signs))
+    format!("the controller found OpenKruise, and --kruise-crr-off is not set: {}", joined(signs))
 }
 
 impl Coexistence {
-    /// Reports a changed verdict in the log and as an event on the own Pod.
-    async fn tell(&self, before: &Verdict, verdict: &Verdict) {
-        match verdict {
-            Verdict::Refuse(signs) => {
+    /// Reports a changed mode in the log and as an event on the own Pod.
+    async fn report(&self, before: &Mode, mode: &Mode) {
+        match mode {
+            Mode::Refuse(signs) => {
                 let text = refusal(signs);
                 error!("no request is carried out: {text}");
                 let note = format!("No request is carried out: {text}");
-                self.own_pod.tell(EventType::Warning, FOUND, ACTION, &note).await;
+                self.own_pod.record(EventType::Warning, FOUND, ACTION, &note).await;
             }
-            Verdict::ServeBeside(signs) => {
+            Mode::ServeBeside(signs) => {
                 warn!(
-                    signs = all(signs),
+                    signs = joined(signs),
                     "carries out requests, but a webhook of OpenKruise can make them fail"
                 );
             }
-            Verdict::Serve if matches!(before, Verdict::Refuse(_)) => {
+            Mode::Serve if matches!(before, Mode::Refuse(_)) => {
                 info!("OpenKruise is gone: requests are carried out");
                 let text = "OpenKruise is gone: requests are carried out";
-                self.own_pod.tell(EventType::Normal, GONE, ACTION, text).await;
+                self.own_pod.record(EventType::Normal, GONE, ACTION, text).await;
             }
-            Verdict::Serve if self.told_off => info!("requests are carried out, as --kruise-crr-off says"),
-            Verdict::Serve | Verdict::Unknown => {}
+            Mode::Serve if self.kruise_off => info!("requests are carried out, as --kruise-crr-off says"),
+            Mode::Serve | Mode::Unknown => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use pitstop_api::condition::truncate;
 use pitstop_controller_core::change::Note;
-use pitstop_controller_core::fair::Fair;
+use pitstop_controller_core::fair::FairQueue;
 use pitstop_controller_core::kinds::about;
 use pitstop_kit::describe;
 use tokio::sync::mpsc;
@@ -48,8 +48,8 @@ impl Events {
 }
 
 async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics: ControllerMetrics) {
-    let mut waiting = Fair::new(QUEUE);
-    let came = |waiting: &mut Fair<Note>, note: Note| {
+    let mut waiting = FairQueue::new(QUEUE);
+    let enqueue = |waiting: &mut FairQueue<Note>, note: Note| {
         let namespace = note.request.namespace.clone();
         if waiting.push(&namespace, note).is_some() {
             metrics.lost_event();
@@ -58,7 +58,7 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics
     loop {
         let Some(note) = waiting.pop() else {
             let Some(note) = inbox.recv().await else { return };
-            came(&mut waiting, note);
+            enqueue(&mut waiting, note);
             continue;
         };
         let recording = record(&recorder, note);
@@ -66,7 +66,7 @@ async fn record_all(recorder: Recorder, mut inbox: mpsc::Receiver<Note>, metrics
         loop {
             tokio::select! {
                 () = &mut recording => break,
-                Some(note) = inbox.recv() => came(&mut waiting, note),
+                Some(note) = inbox.recv() => enqueue(&mut waiting, note),
             }
         }
     }

@@ -70,7 +70,7 @@ impl Executor {
                 Step::Over(over) => break over,
             }
         };
-        self.tell(&over);
+        self.report(&over);
         // The receiver is gone only when the process ends.
         let _ = self.outcomes.send(over.event).await;
     }
@@ -81,7 +81,7 @@ impl Executor {
         Config::default().may_send(now().mono, decided, *self.leads_until.borrow())
     }
 
-    fn tell(&self, Over { name, object, failure, .. }: &Over) {
+    fn report(&self, Over { name, object, failure, .. }: &Over) {
         let Some(failure) = failure else { return self.metrics.count(name, "ok") };
         self.metrics.count(name, failure.label());
         let error = &failure.message;
@@ -114,13 +114,13 @@ fn log(action: &Action) {
                 info!(%kind, request = %key, request_uid = uid, "deletes the request: its time to live is over");
             }
         },
-        Action::Survey { place } => {
-            debug!(%place, "reads the limits of a namespace and a node");
+        Action::Survey { key } => {
+            debug!(place = %key, "reads the limits of a namespace and a node");
         }
-        Action::ReadPod { by: Object { kind, key, uid }, pod } => {
+        Action::ReadPod { object: Object { kind, key, uid }, pod } => {
             debug!(%kind, request = %key, request_uid = uid, %pod, "asks whether the Pod exists");
         }
-        Action::Do { by: Object { kind, key, uid }, deed } => {
+        Action::Do { object: Object { kind, key, uid }, deed } => {
             let (what, object) = deed_of(deed);
             info!(%kind, request = %key, request_uid = uid, what, object, "carries out a step of a request");
         }

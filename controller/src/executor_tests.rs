@@ -64,10 +64,10 @@ async fn carried_out(
     let client = Client::new(service, "ns");
     let metrics = ControllerMetrics::register(&mut Metrics::new("pitstop_controller", "0.0.1"));
     let (events, _) = Events::new(client.clone(), "test".to_owned(), metrics.clone());
-    let (outcomes, mut told) = mpsc::channel(1);
+    let (outcomes, mut received) = mpsc::channel(1);
     let (_until, leads_until) = signal::channel(leads_until);
     Executor::new(client, events, metrics, leads_until, outcomes).execute(action, decided).await;
-    let outcome = told.recv().await.unwrap();
+    let outcome = received.recv().await.unwrap();
     let sent = std::mem::take(&mut *sent.lock().unwrap());
     (sent, outcome)
 }

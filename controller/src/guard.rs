@@ -5,7 +5,7 @@
 use kube::Client;
 use kube::runtime::events::EventType;
 use pitstop_controller_core::Event;
-use pitstop_controller_core::guard::{POLICY, Verdict, judge, probe};
+use pitstop_controller_core::guard::{POLICY, PolicyState, judge, probe};
 use pitstop_kit::{client, describe};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::mpsc;
@@ -35,17 +35,17 @@ pub struct Guard {
 impl Guard {
     /// Checks until the core ends.
     pub async fn run(self) {
-        // The last verdict that was not `Unknown`.
+        // The last state that was not `Unknown`.
         let mut before: Option<bool> = None;
         loop {
-            let verdict = match probe() {
+            let state = match probe() {
                 Ok(request) => judge(&client::send(&self.client, request).await),
-                Err(error) => Verdict::Unknown(describe(&error)),
+                Err(error) => PolicyState::Unknown(describe(&error)),
             };
-            let now = match &verdict {
-                Verdict::InForce => Some(true),
-                Verdict::Missing(_) => Some(false),
-                Verdict::Unknown(why) => {
+            let now = match &state {
+                PolicyState::InForce => Some(true),
+                PolicyState::Missing(_) => Some(false),
+                PolicyState::Unknown(why) => {
                     warn!(policy = POLICY, why, "cannot see whether the policy is in force");
                     before
                 }
@@ -55,31 +55,31 @@ impl Guard {
                 if self.events.send(Event::Guarded(in_force)).await.is_err() {
                     return;
                 }
-                self.tell(&verdict, before).await;
+                self.report(&state, before).await;
                 before = now;
             }
-            tokio::time::sleep(verdict.look_again()).await;
+            tokio::time::sleep(state.look_again()).await;
         }
     }
 
-    /// Reports a changed verdict in the log and as an event on the own Pod.
-    async fn tell(&self, verdict: &Verdict, before: Option<bool>) {
-        match verdict {
-            Verdict::Missing(why) => {
+    /// Reports a changed state in the log and as an event on the own Pod.
+    async fn report(&self, state: &PolicyState, before: Option<bool>) {
+        match state {
+            PolicyState::Missing(why) => {
                 error!(policy = POLICY, why, "no order is placed: the admission policy is not in force");
                 let note = format!(
                     "No order is placed: the ValidatingAdmissionPolicy {POLICY}, which keeps each daemon to its own \
                      node, is not in force ({why}). Apply it and its binding."
                 );
-                self.own_pod.tell(EventType::Warning, MISSING, ACTION, &note).await;
+                self.own_pod.record(EventType::Warning, MISSING, ACTION, &note).await;
             }
-            Verdict::InForce if before == Some(false) => {
+            PolicyState::InForce if before == Some(false) => {
                 info!(policy = POLICY, "orders are placed: the policy is in force");
                 let note = format!("Orders are placed: the ValidatingAdmissionPolicy {POLICY} is in force");
-                self.own_pod.tell(EventType::Normal, IN_FORCE, ACTION, &note).await;
+                self.own_pod.record(EventType::Normal, IN_FORCE, ACTION, &note).await;
             }
-            Verdict::InForce => info!(policy = POLICY, "the policy is in force"),
-            Verdict::Unknown(_) => {}
+            PolicyState::InForce => info!(policy = POLICY, "the policy is in force"),
+            PolicyState::Unknown(_) => {}
         }
     }
 }

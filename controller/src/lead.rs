@@ -151,7 +151,7 @@ pub async fn run(
 ) {
     let _pods = watches.pods();
     let mut running = watches.spawn();
-    let mut told = false;
+    let mut sent = false;
     loop {
         let changed = tokio::select! {
             changed = leading.changed() => changed,
@@ -163,10 +163,10 @@ pub async fn run(
         let leads = *leading.borrow_and_update();
         metrics.lead(leads);
         let now = leads && *allowed.borrow_and_update();
-        if now == told {
+        if now == sent {
             continue;
         }
-        told = now;
+        sent = now;
         if now {
             // End the watches first: then every list that the core gets after this event, except that of Pods, was
             // requested after it.

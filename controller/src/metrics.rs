@@ -101,7 +101,7 @@ impl ControllerMetrics {
     /// Registers all metrics. Those with few label values exist from the start, with zeros.
     pub fn register(metrics: &mut Metrics) -> Self {
         let own = Self::new();
-        own.name(metrics.registry());
+        own.register_all(metrics.registry());
         for stage in Stage::ALL {
             drop(own.stages.get_or_create(&StageLabels { stage: stage.as_str() }));
         }
@@ -128,7 +128,7 @@ impl ControllerMetrics {
         }
     }
 
-    fn name_kinds(&self, registry: &mut Registry) {
+    fn register_kinds(&self, registry: &mut Registry) {
         for about in all() {
             self.kinds.get(&about.id).into_iter().for_each(|kind| kind.register(registry, about));
         }
@@ -141,7 +141,7 @@ impl ControllerMetrics {
     }
 
     /// Registers each metric with its name and help.
-    fn name(&self, registry: &mut Registry) {
+    fn register_all(&self, registry: &mut Registry) {
         registry.register("writes", "Writes to the API server by action and result", self.writes.clone());
         registry.register("admissions", "Admission reviews by operation and code", self.admissions.clone());
         registry.register(
@@ -160,7 +160,7 @@ impl ControllerMetrics {
             "1 while the policy that keeps each daemon to its own node is in force",
             self.policy_in_force.clone(),
         );
-        self.name_kinds(registry);
+        self.register_kinds(registry);
         registry.register_with_unit(
             "stage_duration",
             "How long drains, stops and starts took",

@@ -24,7 +24,7 @@ impl OwnPod {
     /// Records an event. A failure is logged, and not retried.
     ///
     /// `reason` and `action` are one `CamelCase` word each; a `note` that is too long is cut.
-    pub async fn tell(&self, type_: EventType, reason: &str, action: &str, note: &str) {
+    pub async fn record(&self, type_: EventType, reason: &str, action: &str, note: &str) {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         // Without its UID, `kubectl describe pod` does not show the event.
         let uid = match pods.get_metadata(&self.name).await {

@@ -100,11 +100,11 @@ impl Shared {
         }
     }
 
-    fn coexistence(&self, own_pod: OwnPod, told_off: bool, clear: Condition) -> Coexistence {
+    fn coexistence(&self, own_pod: OwnPod, kruise_off: bool, clear: Condition) -> Coexistence {
         Coexistence {
             client: self.client.clone(),
             own_pod,
-            told_off,
+            kruise_off,
             clear,
             refusing: self.metrics.refusing(),
             watch_metrics: self.watch_metrics.clone(),
@@ -144,7 +144,7 @@ impl Shared {
         executor: Executor,
     ) -> JoinHandle<JoinSet<()>> {
         let (metrics, shutdown) = (self.metrics.clone(), self.shutdown.clone());
-        pitstop_kit::apart(async move {
+        pitstop_kit::on_own_thread(async move {
             let mut engine = Engine::new(config);
             let mut actions = JoinSet::new();
             let execute = |action: Action| {

@@ -24,7 +24,7 @@ async fn without_an_api_server_it_lives_and_says_what_is_missing() {
     let mut controller =
         Process::start(env!("CARGO_BIN_EXE_pitstop-controller"), folder.path(), &kubeconfig, &[&webhook])
             .await;
-    let missing = controller.answers("/readyz", |said| said.contains("missing: ")).await;
+    let missing = controller.answers("/readyz", |text| text.contains("missing: ")).await;
     for name in ["lease synced", "webhook certificate loaded", "Pods synced"] {
         assert!(missing.contains(&format!("missing: {name}")), "{missing}");
     }

@@ -176,7 +176,7 @@ impl Runtime {
     ) -> Result<v1::ExecSyncResponse, Error> {
         if timeout.is_zero() {
             let detail = "a command needs a timeout above zero".to_owned();
-            return Err(Error::Invalid { call: self.at("ExecSync"), detail });
+            return Err(Error::Invalid { call: self.call_info("ExecSync"), detail });
         }
         let mut client = self.runtime().max_decoding_message_size(EXEC_ANSWER_LIMIT);
         let timeout = whole_seconds(timeout);
@@ -256,7 +256,7 @@ impl Runtime {
         ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(LIST_ANSWER_LIMIT)
     }
 
-    fn at(&self, name: &'static str) -> Call {
+    fn call_info(&self, name: &'static str) -> Call {
         Call { name, socket: Arc::clone(&self.socket) }
     }
 
@@ -270,13 +270,13 @@ impl Runtime {
     ) -> Result<T, Error> {
         match tokio::time::timeout(limit, call).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Error::from_status(self.at(name), limit, &status)),
-            Err(_) => Err(Error::Deadline { call: self.at(name), limit, detail: String::new() }),
+            Ok(Err(status)) => Err(Error::from_status(self.call_info(name), limit, &status)),
+            Err(_) => Err(Error::Deadline { call: self.call_info(name), limit, detail: String::new() }),
         }
     }
 
     fn require<T>(&self, name: &'static str, field: &'static str, value: Option<T>) -> Result<T, Error> {
-        value.ok_or_else(|| Error::Incomplete { call: self.at(name), field })
+        value.ok_or_else(|| Error::Incomplete { call: self.call_info(name), field })
     }
 }
 

@@ -116,8 +116,8 @@ async fn images_are_listed_and_pulled() {
     assert_eq!(pulled.repo_tags, [good.as_str()]);
     assert_eq!(pulled.repo_digests, [format!("{}@{}", registry.reference("good"), registry.digest)]);
 
-    let places = runtime.image_fs_info().await.unwrap().image_filesystems;
-    let folders: Vec<_> = places.into_iter().filter_map(|place| Some(place.fs_id?.mountpoint)).collect();
+    let systems = runtime.image_fs_info().await.unwrap().image_filesystems;
+    let folders: Vec<_> = systems.into_iter().filter_map(|system| Some(system.fs_id?.mountpoint)).collect();
     assert!(folders.len() == 1 && Path::new(&folders[0]).is_dir(), "{folders:?}");
 
     let pull =
@@ -358,8 +358,8 @@ async fn limits_are_changed() {
     assert_eq!((stored.cpu_quota, stored.cpu_period, stored.cpu_shares), (70_000, 100_000, 256));
     assert_eq!(stored.memory_limit_in_bytes, mebibytes(96));
     assert_eq!(status.known_state(), ContainerRunning, "nothing was restarted");
-    let (told, info) = runtime.container_info(&id).await.unwrap();
-    assert_eq!(told.id, id.as_str());
+    let (status, info) = runtime.container_info(&id).await.unwrap();
+    assert_eq!(status.id, id.as_str());
     assert!(info["info"].contains(&format!(r#""cgroupsPath":"{cgroup}""#)), "{info:?}");
     assert_eq!(
         failure(runtime.container_info(&nobody()).await, "ContainerStatus"),

@@ -5,10 +5,10 @@ use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pitstop_api::nodework::Observed;
+use pitstop_api::nodework::CgroupReading;
 use pitstop_cri::{ContainerId, Runtime};
 use pitstop_daemon_core::CallFailure;
-use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
+use pitstop_daemon_core::cgroup::{self, Controller, Paths, Version};
 use pitstop_kit::describe;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -48,26 +48,26 @@ impl Cgroups {
         runtime: &Runtime,
         container_id: &ContainerId,
         pod_uid: &str,
-    ) -> Result<Box<Observed>, CallFailure> {
+    ) -> Result<Box<CgroupReading>, CallFailure> {
         let _turn = self.turn().await;
         let path = runtime::cgroups_path(runtime, container_id).await?;
-        let read = cgroup::place(&path, container_id, pod_uid).and_then(|place| self.at(&place));
+        let read = cgroup::resolve(&path, container_id, pod_uid).and_then(|paths| self.observe(&paths));
         read.map(Box::new).map_err(|message| CallFailure { retry: false, message })
     }
 
-    /// Waits for a free place to read.
+    /// Waits for a free slot to read.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed.
         self.turns.acquire().await.ok()
     }
 
-    /// Values of the cgroups of a place. The kernel generates these files when they are read, so no read waits.
-    pub fn at(&self, place: &Place) -> Result<Observed, String> {
+    /// Values of two cgroups. The kernel generates these files when they are read, so no read waits.
+    pub fn observe(&self, paths: &Paths) -> Result<CgroupReading, String> {
         let version = self.version();
         let one = |group: &str| {
             cgroup::read(version, |controller, file| self.file(version, controller, group, file))
         };
-        Ok(Observed { container: one(&place.container)?, pod: one(&place.pod)? })
+        Ok(CgroupReading { container: one(&paths.container)?, pod: one(&paths.pod)? })
     }
 
     /// Only the root of a v2 hierarchy has this file; a hybrid one is mounted in a subfolder.
@@ -85,21 +85,21 @@ impl Cgroups {
         group: &str,
         file: &str,
     ) -> Result<String, String> {
-        let mut told = String::new();
-        for path in self.paths(version, controller, group, file) {
+        let mut failure = String::new();
+        for path in self.candidates(version, controller, group, file) {
             match text(&path, if file == "memory.stat" { MAX_STAT } else { MAX_FILE }) {
                 Ok(text) => return Ok(text),
-                Err(error) if told.is_empty() || error.kind() != ErrorKind::NotFound => {
-                    told = format!("cannot read {}: {}", path.display(), describe(&error));
+                Err(error) if failure.is_empty() || error.kind() != ErrorKind::NotFound => {
+                    failure = format!("cannot read {}: {}", path.display(), describe(&error));
                 }
                 Err(_) => {}
             }
         }
-        Err(told)
+        Err(failure)
     }
 
     /// Possible paths of a cgroup file.
-    fn paths(&self, version: Version, controller: Controller, group: &str, file: &str) -> Vec<PathBuf> {
+    fn candidates(&self, version: Version, controller: Controller, group: &str, file: &str) -> Vec<PathBuf> {
         let folders: &[&str] = match (version, controller) {
             (Version::V2, _) => &["."],
             // Usually mounted together with cpuacct, mostly with a link of the short name.
@@ -153,8 +153,8 @@ mod tests {
         (root, cgroups)
     }
 
-    fn at(cgroups: &Cgroups, path: &str) -> Result<Observed, String> {
-        cgroups.at(&cgroup::place(path, &ContainerId::parse(ID).unwrap(), UID)?)
+    fn observe(cgroups: &Cgroups, path: &str) -> Result<CgroupReading, String> {
+        cgroups.observe(&cgroup::resolve(path, &ContainerId::parse(ID).unwrap(), UID)?)
     }
 
     /// Files of pitstop's daemon on a node of this project's own cluster, by hierarchy. It has v1, and a v2 hierarchy
@@ -192,7 +192,7 @@ mod tests {
                 ..Cgroup::default()
             };
             let pod = Cgroup { memory_usage: Some(5_332_992), ..container };
-            assert_eq!(at(&cgroups, &path), Ok(Observed { container, pod }), "{cpu}");
+            assert_eq!(observe(&cgroups, &path), Ok(CgroupReading { container, pod }), "{cpu}");
         }
     }
 
@@ -201,21 +201,21 @@ mod tests {
         let path = format!("/kubepods/pod{UID}/{ID}");
         // Nothing is mounted: the error names the first path.
         let (root, cgroups) = node(&[]);
-        let told = at(&cgroups, &path).unwrap_err();
+        let failure = observe(&cgroups, &path).unwrap_err();
         let file = root.path().join(format!("{ROOT}/cpu{path}/cpu.cfs_quota_us"));
-        assert!(told.starts_with(&format!("cannot read {}: No such file", file.display())), "{told}");
+        assert!(failure.starts_with(&format!("cannot read {}: No such file", file.display())), "{failure}");
 
         let recorded = Recorded::new();
         let state = &recorded.states["cgroupfs, no limits"];
-        let place = recorded.place(state);
-        let (file, huge) = (format!("{}/memory.max", place.container), "1".repeat(5000));
+        let paths = recorded.paths(state);
+        let (file, huge) = (format!("{}/memory.max", paths.container), "1".repeat(5000));
         for (text, why) in [(None, "No such file"), (Some(huge.as_str()), "more than 4096 bytes")] {
             let others = state.files.iter().filter(|(path, _)| **path != file);
             let mut files: Vec<_> = others.map(|(path, text)| (path.clone(), text.as_str())).collect();
             files.extend(text.map(|text| (file.clone(), text)));
             let (_root, cgroups) = node(&files);
-            let told = cgroups.at(&place).unwrap_err();
-            assert!(told.contains(&format!("{file}: {why}")), "{told}");
+            let failure = cgroups.observe(&paths).unwrap_err();
+            assert!(failure.contains(&format!("{file}: {why}")), "{failure}");
         }
     }
 }

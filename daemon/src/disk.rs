@@ -27,11 +27,11 @@ impl Disk {
     /// root, which is an overlay of its image. For an overlay, the kernel reports the file system below it
     /// (`ovl_statfs` in `fs/overlayfs/super.c`). This does not work if the runtime keeps containers elsewhere.
     pub(crate) async fn free(&self, runtime: &Runtime) -> Option<u64> {
-        let told = runtime.image_fs_info().await.ok()?;
-        let folders = |places: Vec<v1::FilesystemUsage>| -> Vec<String> {
-            places.into_iter().filter_map(|place| Some(place.fs_id?.mountpoint)).collect()
+        let info = runtime.image_fs_info().await.ok()?;
+        let folders = |systems: Vec<v1::FilesystemUsage>| -> Vec<String> {
+            systems.into_iter().filter_map(|system| Some(system.fs_id?.mountpoint)).collect()
         };
-        let (images, containers) = (folders(told.image_filesystems), folders(told.container_filesystems));
+        let (images, containers) = (folders(info.image_filesystems), folders(info.container_filesystems));
         let seen = images.iter().filter_map(|folder| {
             let folder = Path::new(folder).strip_prefix("/").ok()?;
             free_at(&self.host_root.join(folder))
@@ -42,13 +42,13 @@ impl Disk {
 }
 
 fn free_at(path: &Path) -> Option<u64> {
-    let told = statvfs(path).ok()?;
-    Some(told.blocks_available().saturating_mul(told.fragment_size()))
+    let stats = statvfs(path).ok()?;
+    Some(stats.blocks_available().saturating_mul(stats.fragment_size()))
 }
 
 /// Free bytes, if an overlay is mounted there.
 fn free_below(root: &Path) -> Option<u64> {
-    let is_overlay = statfs(root).is_ok_and(|told| told.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
+    let is_overlay = statfs(root).is_ok_and(|stats| stats.filesystem_type() == OVERLAYFS_SUPER_MAGIC);
     free_at(root).filter(|_| is_overlay)
 }
 

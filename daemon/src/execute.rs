@@ -1,12 +1,12 @@
-//! The one place that carries actions out. Outcomes go back to the core as events.
+//! Carries actions out. Outcomes go back to the core as events.
 
 use std::time::Duration;
 
 use kube::Client;
 use pitstop_api::logic::answer::{Answer, Failure};
-use pitstop_api::nodework::{Held, NodeWorkStatus, Observed, OrderPod};
+use pitstop_api::nodework::{CgroupReading, Held, NodeWorkStatus, OrderPod};
 use pitstop_cri::{ContainerId, Runtime};
-use pitstop_daemon_core::resize::{Present, Seen, Write, listed};
+use pitstop_daemon_core::resize::{Present, Seen, Write, describe_writes};
 use pitstop_daemon_core::{Action, CallFailure, Event, Facts, Hook, Look, Outcome, PullFailure, wire};
 use pitstop_kit::clock::Monotonic;
 use pitstop_kit::{client, describe, shown};
@@ -56,12 +56,13 @@ impl Executor {
                 Event::CgroupsRead(order_id, result)
             }
             Action::ReadResources { order_id, container_id, pod_uid, runs, held } => {
-                let result = self.look(&container_id, &pod_uid, runs, held.as_deref()).await;
-                tell_resources(&order_id, &container_id, &result);
+                let result = self.read_resources(&container_id, &pod_uid, runs, held.as_deref()).await;
+                log_resources(&order_id, &container_id, &result);
                 Event::ResourcesRead(order_id, result)
             }
             Action::Resize { order_id, container_id, pod_uid, cgroup, writes } => {
-                info!(order_id, %container_id, pod_uid, writes = listed(&writes), "changes the resources");
+                let text = describe_writes(&writes);
+                info!(order_id, %container_id, pod_uid, writes = text, "changes the resources");
                 let result = self.resize(&order_id, &container_id, &cgroup, &writes).await;
                 Event::Resized(order_id, result)
             }
@@ -121,17 +122,17 @@ impl Executor {
         self.metrics.hook(kind, result.is_ok());
         match &result {
             Ok(()) => info!(order_id, %container_id, "the preStop hook ended"),
-            Err(hook::Failure { told, detail }) => {
-                warn!(order_id, %container_id, error = told, detail, "the preStop hook failed");
+            Err(hook::Failure { message, detail }) => {
+                warn!(order_id, %container_id, error = message, detail, "the preStop hook failed");
             }
         }
-        let result = result.map_err(|failure| failure.told);
+        let result = result.map_err(|failure| failure.message);
         // Before the event: the core may stop the container once it knows of the end.
         self.record.hook_ended(order_id, result.as_ref().err().map(String::as_str));
         result
     }
 
-    async fn look(
+    async fn read_resources(
         &self,
         container_id: &ContainerId,
         pod_uid: &str,
@@ -188,7 +189,7 @@ impl Executor {
         grace_seconds: i64,
     ) -> Result<(), CallFailure> {
         info!(order_id, %container_id, grace_seconds, "stopping the container");
-        self.record.stops(order_id);
+        self.record.stop_begins(order_id);
         let begun = Monotonic::now();
         let stop = async |runtime: Runtime| runtime::stop(&runtime, container_id, grace_seconds).await;
         let result = self.ask("stop", stop).await;
@@ -205,7 +206,7 @@ impl Executor {
         order_id: &str,
         container_id: &ContainerId,
         pod_uid: &str,
-    ) -> Result<Box<Observed>, CallFailure> {
+    ) -> Result<Box<CgroupReading>, CallFailure> {
         let cgroups = &self.resizer.cgroups;
         let read = async |runtime: Runtime| cgroups.read(&runtime, container_id, pod_uid).await;
         let result = self.ask("read_cgroups", read).await;
@@ -306,7 +307,7 @@ impl Executor {
     }
 }
 
-fn tell_resources(order_id: &str, container_id: &ContainerId, result: &Result<Box<Present>, CallFailure>) {
+fn log_resources(order_id: &str, container_id: &ContainerId, result: &Result<Box<Present>, CallFailure>) {
     match result {
         Ok(present) => {
             let of = |seen: &Option<Seen>| shown(&seen.as_ref().map(|seen| seen.cgroup));

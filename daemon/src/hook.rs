@@ -28,18 +28,18 @@ const MAX_QUOTE: usize = 256;
 #[derive(Debug, PartialEq, Eq)]
 pub struct Failure {
     /// For everyone: goes into the order's answer, and from there into conditions and events.
-    pub told: String,
+    pub message: String,
     /// For the node's log: in the words of the command, the server or the runtime. May be empty.
     pub detail: String,
 }
 
 impl Failure {
-    fn new(told: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { told: told.into(), detail: detail.into() }
+    fn new(message: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { message: message.into(), detail: detail.into() }
     }
 
-    fn told(told: impl Into<String>) -> Self {
-        Self::new(told, "")
+    fn of(message: impl Into<String>) -> Self {
+        Self::new(message, "")
     }
 }
 
@@ -63,7 +63,7 @@ async fn run_on(
 ) -> Result<(), Failure> {
     let limit = Duration::from_secs(u64::try_from(limit_seconds).unwrap_or_default());
     let late =
-        |what: &str| Err(Failure::told(format!("the preStop {what} did not end within {limit_seconds} s")));
+        |what: &str| Err(Failure::of(format!("the preStop {what} did not end within {limit_seconds} s")));
     match hook {
         Hook::Exec { command } => {
             let call =
@@ -83,7 +83,7 @@ async fn run_on(
             sleep(limit.min(Duration::from_secs(seconds))).await;
             Ok(())
         }
-        Hook::Unsupported { why } => Err(Failure::told(format!("the preStop hook cannot be run: {why}"))),
+        Hook::Unsupported { why } => Err(Failure::of(format!("the preStop hook cannot be run: {why}"))),
     }
 }
 
@@ -92,8 +92,8 @@ pub fn judge(answer: Result<v1::ExecSyncResponse, Error>) -> Option<Result<(), F
     Some(match answer {
         Ok(answer) if answer.exit_code == 0 => Ok(()),
         Ok(answer) => {
-            let told = format!("the preStop command ended with exit code {}", answer.exit_code);
-            Err(Failure::new(told, quote(&answer.stderr)))
+            let message = format!("the preStop command ended with exit code {}", answer.exit_code);
+            Err(Failure::new(message, quote(&answer.stderr)))
         }
         // The command has ended. Its exit code was lost with its output.
         Err(Error::TooLarge { .. }) => Ok(()),
@@ -135,8 +135,8 @@ async fn pod_address(
     container_id: &ContainerId,
 ) -> Result<IpAddr, Failure> {
     let none = |why: &dyn std::fmt::Display| {
-        let told = "the preStop httpGet names no host, and the runtime reports no Pod IP";
-        Failure::new(told, why.to_string())
+        let message = "the preStop httpGet names no host, and the runtime reports no Pod IP";
+        Failure::new(message, why.to_string())
     };
     let runtime = runtime.map_err(|lost| none(&lost.message))?;
     let filter = v1::ContainerFilter { id: container_id.to_string(), ..Default::default() };
@@ -194,19 +194,19 @@ mod tests {
     #[test]
     fn commands_are_judged_by_their_exit_code() {
         assert_eq!(judge(Ok(ended(0, b"noise"))), Some(Ok(())));
-        let told = "the preStop command ended with exit code 3";
+        let message = "the preStop command ended with exit code 3";
         assert_eq!(
             judge(Ok(ended(3, b" no such\n\tfile \x1b\xff"))),
-            Some(Err(Failure::new(told, "no such file \u{fffd}")))
+            Some(Err(Failure::new(message, "no such file \u{fffd}")))
         );
-        assert_eq!(judge(Ok(ended(3, b"\n"))), Some(Err(Failure::told(told))));
+        assert_eq!(judge(Ok(ended(3, b"\n"))), Some(Err(Failure::of(message))));
         let loud = Error::TooLarge { call: call(), detail: String::new() };
         assert_eq!(judge(Err(loud)), Some(Ok(())));
         let late = Error::Deadline { call: call(), limit: Duration::ZERO, detail: String::new() };
         assert_eq!(judge(Err(late)), None);
         let gone = Error::NotFound { call: call(), detail: "gone".into() };
         let failure = judge(Err(gone)).unwrap().unwrap_err();
-        assert_eq!(failure.told, "the preStop command could not be run");
+        assert_eq!(failure.message, "the preStop command could not be run");
         assert!(failure.detail.contains("not found: gone"));
     }
 
@@ -233,7 +233,7 @@ mod tests {
             let get = HttpGet { https, host: Some("127.0.0.1".into()), port, ..HttpGet::default() };
             let failure =
                 run_on(Err(&lost()), &id(), Hook::HttpGet(get), 1, Loopback::Allow).await.unwrap_err();
-            assert_eq!(failure, Failure::told("the preStop httpGet request did not end within 1 s"));
+            assert_eq!(failure, Failure::of("the preStop httpGet request did not end within 1 s"));
         }
     }
 
@@ -242,15 +242,15 @@ mod tests {
         let runtime = pitstop_cri::connect(Path::new("/none"), Deadlines::default()).unwrap();
         let fails = async |hook| run(Ok(&runtime), &id(), hook, 7).await.unwrap_err();
         let unsupported = Hook::Unsupported { why: "tcpSocket is not supported".into() };
-        let told = "the preStop hook cannot be run: tcpSocket is not supported";
-        assert_eq!(fails(unsupported).await, Failure::told(told));
+        let message = "the preStop hook cannot be run: tcpSocket is not supported";
+        assert_eq!(fails(unsupported).await, Failure::of(message));
         let exec = Hook::Exec { command: vec!["a".into()] };
         assert!(fails(exec.clone()).await.detail.contains("cannot be reached"));
         let failure = run(Err(&lost()), &id(), exec, 7).await.unwrap_err();
         assert_eq!(failure, not_run(&"no container runtime answers"));
         let get = HttpGet { port: 80, ..HttpGet::default() };
         let failure = fails(Hook::HttpGet(get)).await;
-        assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime reports no Pod IP");
+        assert_eq!(failure.message, "the preStop httpGet names no host, and the runtime reports no Pod IP");
         assert!(failure.detail.starts_with("ListContainers on /none"), "{failure:?}");
     }
 
@@ -278,8 +278,8 @@ mod tests {
 
         sandbox.state = v1::PodSandboxState::SandboxNotready.into();
         assert_eq!(address(&sandbox), None, "it may be another Pod's by now");
-        let told = Failure::told("no address");
-        let asked = request(&get, Loopback::Allow, std::future::ready(Err(told)));
-        assert_eq!(asked.await, Err(Failure::told("no address")));
+        let failure = Failure::of("no address");
+        let asked = request(&get, Loopback::Allow, std::future::ready(Err(failure)));
+        assert_eq!(asked.await, Err(Failure::of("no address")));
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use pitstop_cri::{ContainerId, Error, Runtime, keys, v1};
-use pitstop_daemon_core::{CallFailure, Image, Look, Named, Newest, PullFailure};
+use pitstop_daemon_core::{CallFailure, Image, Look, NamedContainer, NewestContainer, PullFailure};
 use pitstop_kit::describe;
 
 use crate::disk::Disk;
-use crate::runtime::{failure, told};
+use crate::runtime::{facts_from, failure};
 
 /// What the runtime knows about a container, its new image, and the newest container of its name; with a disk, also the
 /// free bytes.
@@ -33,7 +33,7 @@ pub(crate) async fn look(
     Ok(Look { named, heir, image, newest, free })
 }
 
-async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, CallFailure> {
+async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<NamedContainer>, CallFailure> {
     let status = match runtime.container_status(id).await {
         Ok(status) if status.id == id.as_str() => status,
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
@@ -44,15 +44,15 @@ async fn named(runtime: &Runtime, id: &ContainerId) -> Result<Option<Named>, Cal
     let tags = known.iter().flat_map(|image| image.repo_tags.iter().chain(&image.repo_digests));
     // The name that the runtime was told to run counts, even if the image is gone from its list.
     let references = tags.cloned().chain([status.image_ref.clone(), spec.image]).collect();
-    let facts = told(id, Ok(status))?.unwrap_or_default();
-    Ok(Some(Named { facts, asked: spec.user_specified_image, references }))
+    let facts = facts_from(id, Ok(status))?.unwrap_or_default();
+    Ok(Some(NamedContainer { facts, asked: spec.user_specified_image, references }))
 }
 
 /// The newest container of that name in the Pod: the kubelet numbers them.
-async fn newest(runtime: &Runtime, pod_uid: &str, name: &str) -> Result<Option<Newest>, CallFailure> {
+async fn newest(runtime: &Runtime, uid: &str, name: &str) -> Result<Option<NewestContainer>, CallFailure> {
     let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     let filter = v1::ContainerFilter {
-        label_selector: [label(keys::POD_UID, pod_uid), label(keys::CONTAINER_NAME, name)].into(),
+        label_selector: [label(keys::POD_UID, uid), label(keys::CONTAINER_NAME, name)].into(),
         ..v1::ContainerFilter::default()
     };
     let all = runtime.list_containers(filter).await.map_err(|error| failure(&error))?;
@@ -73,7 +73,7 @@ async fn newest(runtime: &Runtime, pod_uid: &str, name: &str) -> Result<Option<N
         ..Image::default()
     };
     let Image { id: image_id, digests, .. } = image.unwrap_or_else(unlisted);
-    Ok(Some(Newest {
+    Ok(Some(NewestContainer {
         id,
         runs: state == v1::ContainerState::ContainerRunning,
         started: state != v1::ContainerState::ContainerCreated,

@@ -58,7 +58,7 @@ impl Record {
 
     /// Records that the stop of an order's container is being sent. The hook is over, and the grace period now counts
     /// even while no daemon runs.
-    pub(crate) fn stops(&self, order_id: &str) {
+    pub(crate) fn stop_begins(&self, order_id: &str) {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if !entries.iter().any(|entry| entry.order == order_id) {
             drop(entries);
@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(record.ended(), EndedHooks::new());
         record.hook_ended("a/app/1", None);
         // Without a hook, the stop is recorded; after a hook, it adds nothing.
-        record.stops("c/app/1");
-        record.stops("a/app/1");
+        record.stop_begins("c/app/1");
+        record.stop_begins("a/app/1");
         record.clone().hook_ended("b/app/1", Some(&"x".repeat(9_000)));
         let known = Record::open(&folder).ended();
         assert_eq!(known, record.ended());

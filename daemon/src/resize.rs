@@ -6,9 +6,9 @@ use std::time::Duration;
 use pitstop_api::nodework::{Held, OrderPod};
 use pitstop_api::text::quoted;
 use pitstop_cri::{ContainerId, Runtime, v1};
-use pitstop_daemon_core::cgroup::{self, Place};
+use pitstop_daemon_core::cgroup::{self, Paths};
 use pitstop_daemon_core::resize::{
-    Driver, Part, Present, Seen, Setting, Write, give_back, listed, shares_of,
+    Driver, Present, RunningContainer, Seen, Setting, Write, describe_writes, give_back, shares_of,
 };
 use pitstop_daemon_core::{CallFailure, ContainerState};
 use pitstop_kit::describe;
@@ -40,20 +40,20 @@ impl Resizer {
         held: Option<&str>,
     ) -> Result<Box<Present>, CallFailure> {
         let _turn = self.cgroups.turn().await;
-        let place = match runtime::cgroups_path(runtime, container_id).await {
-            Ok(path) => cgroup::place(&path, container_id, pod_uid).map_err(never)?,
+        let paths = match runtime::cgroups_path(runtime, container_id).await {
+            Ok(path) => cgroup::resolve(&path, container_id, pod_uid).map_err(never)?,
             Err(failure) if runs || failure.retry => return Err(failure),
             // The runtime no longer knows the container.
-            Err(_) => match held.filter(|held| cgroup::is_place(held, pod_uid)) {
-                Some(held) => Place { pod: held.to_owned(), container: String::new() },
-                None => return Ok(Box::new(self.nothing())),
+            Err(_) => match held.filter(|held| cgroup::is_pod_path(held, pod_uid)) {
+                Some(held) => Paths { pod: held.to_owned(), container: String::new() },
+                None => return Ok(Box::new(self.no_cgroups())),
             },
         };
-        self.cgroups.present(&place, runs).map(Box::new).map_err(never)
+        self.cgroups.present(&paths, runs).map(Box::new).map_err(never)
     }
 
     /// The result if no cgroup is found.
-    fn nothing(&self) -> Present {
+    fn no_cgroups(&self) -> Present {
         let version = self.cgroups.version();
         Present {
             cgroup: String::new(),
@@ -104,7 +104,7 @@ impl Resizer {
     /// Runs work that may wait for the kernel, without blocking other tasks.
     async fn waiting(
         &self,
-        what: String,
+        task: String,
         work: impl FnOnce(Cgroups) -> Result<(), CallFailure> + Send + 'static,
     ) -> Result<(), CallFailure> {
         let cgroups = self.cgroups.clone();
@@ -113,7 +113,7 @@ impl Resizer {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(CallFailure { retry: true, message: describe(&error) }),
             Err(_) => {
-                let message = format!("{what} was not done within {} s", WRITE.as_secs());
+                let message = format!("{task} was not done within {} s", WRITE.as_secs());
                 Err(CallFailure { retry: true, message })
             }
         }
@@ -122,7 +122,7 @@ impl Resizer {
     /// Restores the original resources of a Pod and of its running containers.
     pub(crate) async fn write_back(&self, runtime: &Runtime, held: &Held) -> Result<(), CallFailure> {
         let pod = held.cgroup.as_str();
-        if !cgroup::is_place(pod, &held.pod.uid) {
+        if !cgroup::is_pod_path(pod, &held.pod.uid) {
             return Err(never(format!(
                 "{} cannot be the cgroup of Pod {}",
                 quoted(pod),
@@ -140,7 +140,7 @@ impl Resizer {
         match self.missing(runtime, held).await?.as_slice() {
             [] => Ok(()),
             missing => {
-                let message = format!("the write had no effect: {}", listed(missing));
+                let message = format!("the write had no effect: {}", describe_writes(missing));
                 Err(CallFailure { retry: true, message })
             }
         }
@@ -149,20 +149,20 @@ impl Resizer {
     /// The writes that still have to restore the Pod.
     async fn missing(&self, runtime: &Runtime, held: &Held) -> Result<Vec<Write>, CallFailure> {
         let _turn = self.cgroups.turn().await;
-        let mut running = Vec::new();
+        let mut alive = Vec::new();
         for container in &held.containers {
             let id = ContainerId::parse(&container.id).map_err(|error| never(describe(&error)))?;
             if let Some(seen) = self.running(runtime, &held.pod, &container.name, &id).await? {
-                running.push((id, &container.original, seen));
+                alive.push((id, &container.original, seen));
             }
         }
         let version = self.cgroups.version();
         let there = self.cgroups.has(version, &held.cgroup);
         let pod = there.then(|| self.cgroups.seen(version, &held.cgroup)).transpose().map_err(never)?;
-        let parts: Vec<Part<'_>> =
-            running.iter().map(|(id, original, present)| Part { id, original, present }).collect();
+        let containers: Vec<_> =
+            alive.iter().map(|(id, original, present)| RunningContainer { id, original, present }).collect();
         let in_use = |message| CallFailure { retry: true, message };
-        give_back(held, pod.as_ref(), &parts).map_err(in_use)
+        give_back(held, pod.as_ref(), &containers).map_err(in_use)
     }
 
     /// Values of a container's cgroup, if it runs and belongs to the Pod.
@@ -182,8 +182,8 @@ impl Resizer {
             return Ok(None);
         }
         let path = runtime::cgroups_path(runtime, id).await?;
-        let place = cgroup::place(&path, id, &pod.uid).map_err(never)?;
-        self.cgroups.seen(self.cgroups.version(), &place.container).map(Some).map_err(never)
+        let paths = cgroup::resolve(&path, id, &pod.uid).map_err(never)?;
+        self.cgroups.seen(self.cgroups.version(), &paths.container).map(Some).map_err(never)
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_runtime_is_told_no_more_than_what_changes() {
         let quota = |quota| Setting::Quota { quota, period: 50_000 };
-        let told = resources(&[quota(Some(25_000)), Setting::Memory(Some(1 << 20))], true, false);
+        let sent = resources(&[quota(Some(25_000)), Setting::Memory(Some(1 << 20))], true, false);
         let expected = v1::LinuxContainerResources {
             cpu_period: 50_000,
             cpu_quota: 25_000,
@@ -232,8 +232,8 @@ mod tests {
             memory_swap_limit_in_bytes: 1 << 20,
             ..Default::default()
         };
-        assert_eq!(told, expected);
-        let told = resources(&[quota(None), Setting::Memory(None), Setting::Shares(7)], false, false);
+        assert_eq!(sent, expected);
+        let sent = resources(&[quota(None), Setting::Memory(None), Setting::Shares(7)], false, false);
         let expected = v1::LinuxContainerResources {
             cpu_period: 50_000,
             cpu_quota: -1,
@@ -241,7 +241,7 @@ mod tests {
             memory_limit_in_bytes: -1,
             ..Default::default()
         };
-        assert_eq!(told, expected);
+        assert_eq!(sent, expected);
         let unlimited = resources(&[Setting::Memory(None)], true, false);
         assert_eq!(unlimited.memory_swap_limit_in_bytes, -1);
         // Each kind of runtime needs other shares for a weight.

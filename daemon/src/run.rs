@@ -46,8 +46,8 @@ struct Needs {
 }
 
 impl Needs {
-    /// Every name that `/readyz` can show; `docs/troubleshooting.md` explains them.
-    fn named(readiness: &Readiness) -> Self {
+    /// Registers every name that `/readyz` can show; `docs/troubleshooting.md` explains them.
+    fn register(readiness: &Readiness) -> Self {
         Self {
             book: readiness.condition("NodeWork synced"),
             runtime: readiness.condition("container runtime reachable"),
@@ -68,7 +68,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let own_metrics = DaemonMetrics::register(&mut metrics);
     let watch_metrics = WatchMetrics::register(metrics.registry());
     let readiness = Readiness::new();
-    let needs = Needs::named(&readiness);
+    let needs = Needs::register(&readiness);
     let listener =
         health::bind(metrics_address).await.with_context(|| format!("cannot listen on {metrics_address}"))?;
 
@@ -186,7 +186,7 @@ mod tests {
     fn everything_that_can_be_missing_is_explained() {
         let page = include_str!("../../docs/troubleshooting.md");
         let readiness = Readiness::new();
-        Needs::named(&readiness);
+        Needs::register(&readiness);
         let missing = readiness.missing();
         assert!(!missing.is_empty());
         let unexplained: Vec<&String> =

@@ -12,11 +12,11 @@ use pitstop_kit::describe;
 /// Asks about a container; `None` if the runtime does not know the ID.
 pub(crate) async fn inspect(runtime: &Runtime, id: &ContainerId) -> Result<Option<Facts>, CallFailure> {
     let answer = runtime.container_status(id).await;
-    told(id, answer)
+    facts_from(id, answer)
 }
 
 /// Facts from the answer about a container; `None` if the runtime does not know the ID.
-pub fn told(
+pub fn facts_from(
     id: &ContainerId,
     answer: Result<v1::ContainerStatus, Error>,
 ) -> Result<Option<Facts>, CallFailure> {

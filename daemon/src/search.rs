@@ -69,7 +69,7 @@ pub(crate) async fn run(
     metrics: DaemonMetrics,
     events: mpsc::Sender<Event>,
 ) {
-    let mut said = String::new();
+    let mut logged = String::new();
     // The socket of the runtime that callers use.
     let mut current = None;
     loop {
@@ -79,7 +79,7 @@ pub(crate) async fn run(
             let mut answered = None;
             for asked in ask {
                 let Some(path) = search.candidates().get(asked.0) else { continue };
-                match meet(path).await {
+                match connect(path).await {
                     Ok((runtime, info)) => {
                         answered = Some(asked);
                         if answered != current {
@@ -98,14 +98,14 @@ pub(crate) async fn run(
             metrics.runtime(search.found());
             if search.found() {
                 ready.set(true);
-                said.clear();
+                logged.clear();
             } else {
                 finder.current.send_replace(None);
                 let why = reason(&search, &trouble);
-                ready.lacks(&why);
-                if why != said {
+                ready.unmet(&why);
+                if why != logged {
                     warn!(why, "waits for the container runtime");
-                    said = why;
+                    logged = why;
                 }
             }
         }
@@ -143,15 +143,15 @@ fn look(search: &Search) -> (Vec<Option<SocketId>>, Vec<String>) {
 }
 
 /// A client of the runtime behind a socket, if it speaks CRI v1.
-async fn meet(path: &Path) -> Result<(Runtime, RuntimeInfo), pitstop_cri::Error> {
+async fn connect(path: &Path) -> Result<(Runtime, RuntimeInfo), pitstop_cri::Error> {
     let deadlines = Deadlines { pull: LONGEST_PULL, ..Deadlines::default() };
     let runtime = pitstop_cri::connect(path, deadlines)?;
-    let info = named(&runtime.version().await?);
+    let info = runtime_info(&runtime.version().await?);
     Ok((runtime, info))
 }
 
 /// The runtime's name and version, within the bounds of the `NodeWork`'s schema.
-pub fn named(version: &v1::VersionResponse) -> RuntimeInfo {
+pub fn runtime_info(version: &v1::VersionResponse) -> RuntimeInfo {
     RuntimeInfo {
         name: truncate(&version.runtime_name, 64),
         version: truncate(&version.runtime_version, 128),

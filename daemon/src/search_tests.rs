@@ -26,7 +26,7 @@ fn start(search: Search) -> Scene {
 }
 
 impl Scene {
-    async fn says(&self, text: &str) {
+    async fn reports(&self, text: &str) {
         eventually(text, || async {
             self.readiness.missing().iter().any(|m| m.contains(text)).then_some(())
         })
@@ -46,7 +46,7 @@ impl Scene {
 async fn d29_a_runtime_that_appears_later_and_one_that_starts_anew_are_found() {
     let Some(containerd) = Containerd::boxed() else { return };
     let mut scene = start(Search::new(Path::new("/"), Some(containerd.socket())));
-    scene.says("there is no socket at ").await;
+    scene.reports("there is no socket at ").await;
     containerd.switch_on();
     let info = scene.found().await;
     assert_eq!(info.name, "containerd");
@@ -56,7 +56,7 @@ async fn d29_a_runtime_that_appears_later_and_one_that_starts_anew_are_found() {
     containerd.kill();
     assert!(scene.link.runtime().unwrap().version().await.is_err());
     scene.link.doubt();
-    scene.says("cannot be reached").await;
+    scene.reports("cannot be reached").await;
     containerd.switch_on();
     assert_eq!(scene.found().await, info);
     scene.link.runtime().unwrap().version().await.unwrap();
@@ -79,7 +79,7 @@ async fn what_is_at_a_usual_place_is_asked_and_the_next_one_after_it() {
     drop(UnixListener::bind(root.path().join("run/k3s/containerd/containerd.sock")).unwrap());
     std::fs::write(root.path().join("run/crio/crio.sock"), "").unwrap();
     let mut scene = start(Search::new(root.path(), None));
-    scene.says("crio.sock is no socket; Version on ").await;
+    scene.reports("crio.sock is no socket; Version on ").await;
     // The real runtime appears at the usual path.
     let usual = root.path().join("run/containerd/containerd.sock");
     std::os::unix::fs::symlink(containerd.socket(), usual).unwrap();

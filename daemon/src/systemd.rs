@@ -78,11 +78,11 @@ fn message(slice: &str, properties: Vec<(&'static str, Value<'static>)>) -> zbus
 
 fn failure(slice: &str, failure: &Failure) -> CallFailure {
     let (retry, why) = match failure {
-        Failure::Refused { name, words } => {
+        Failure::Refused { name, text } => {
             // The next look shows whether the slice is gone.
             let never =
                 ["InvalidArgs", "UnknownProperty", "PropertyReadOnly", "AccessDenied", "UnknownMethod"];
-            (!never.iter().any(|end| name.ends_with(end)), format!("{name}: {words}"))
+            (!never.iter().any(|end| name.ends_with(end)), format!("{name}: {text}"))
         }
         Failure::Broken(why) => (true, why.clone()),
     };

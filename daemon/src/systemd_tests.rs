@@ -44,7 +44,7 @@ fn settings_are_systemds_properties_of_each_version() {
 
 type Calls = Arc<Mutex<Vec<(String, bool, Vec<(String, u64)>)>>>;
 
-/// Listens at the other end in place of systemd.
+/// Listens at the other end instead of systemd.
 struct Manager(Calls);
 
 #[interface(name = "org.freedesktop.systemd1.Manager")]
@@ -106,9 +106,9 @@ async fn systemds_own_name_as_the_sender_is_taken() {
     let read = theirs.read(&mut line).await.unwrap();
     assert!(line[..read].starts_with(b"\0AUTH EXTERNAL "), "{:?}", &line[..read]);
     theirs.write_all(b"OK 0123456789abcdef0123456789abcdef\r\n").await.unwrap();
-    let mut said = vec![0; b"BEGIN\r\n".len() + length];
-    theirs.read_exact(&mut said).await.unwrap();
-    assert!(said.starts_with(b"BEGIN\r\n"));
+    let mut received = vec![0; b"BEGIN\r\n".len() + length];
+    theirs.read_exact(&mut received).await.unwrap();
+    assert!(received.starts_with(b"BEGIN\r\n"));
 
     let sender = Value::from("org.freedesktop.systemd1");
     let signal = vec![(2_u8, Value::from("a.b")), (3, Value::from("C")), (7, sender.try_clone().unwrap())];
@@ -128,7 +128,7 @@ fn bytes(kind: u8, fields: Vec<(u8, Value<'_>)>) -> Vec<u8> {
 
 #[tokio::test]
 async fn what_is_no_answer_is_said() {
-    for (said, expected) in [
+    for (sent, expected) in [
         (&b"REJECTED EXTERNAL\r\n"[..], "it answered \"REJECTED EXTERNAL\""),
         (&[b'x'; 2000], "its first line is too long"),
         (b"OK 0\r\nl\x02\0\x01\xff\xff\xff\xff\x01\0\0\0\0\0\0\0", "a message that is too long"),
@@ -137,7 +137,7 @@ async fn what_is_no_answer_is_said() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let call = message("a.slice", Vec::new()).unwrap();
         let calling = tokio::spawn(async move { private::call(ours, &call).await });
-        theirs.write_all(said).await.unwrap();
+        theirs.write_all(sent).await.unwrap();
         theirs.shutdown().await.unwrap();
         let failure = calling.await.unwrap().unwrap_err();
         assert!(matches!(&failure, Failure::Broken(why) if why.contains(expected)), "{failure:?}");

@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn an_answer_without_words_has_its_code() {
-        for (message, reason, told) in [
+        for (message, reason, text) in [
             ("", NO_STATUS, "the API server answered with code 503"),
             ("", "", "the API server answered with code 503"),
             ("", "ServiceUnavailable", "the API server answered with code 503, ServiceUnavailable"),
             ("try later\n", NO_STATUS, "the API server answered with code 503: try later"),
         ] {
-            assert_eq!(describe(&refused(message, reason, 503)), told);
+            assert_eq!(describe(&refused(message, reason, 503)), text);
         }
     }
 

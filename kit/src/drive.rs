@@ -53,7 +53,7 @@ pub async fn drive<M: Machine>(
 /// not yield, the runtime's other tasks continue.
 ///
 /// Must be called inside a tokio runtime. Tasks that the future spawns run on the runtime's own threads.
-pub fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
+pub fn on_own_thread<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || runtime.block_on(future))
 }
@@ -74,7 +74,7 @@ mod tests {
     #[tokio::test]
     async fn what_does_not_yield_keeps_nothing_else_waiting() {
         let (renew, renewed) = channel();
-        let planning = apart(async move {
+        let planning = on_own_thread(async move {
             tokio::spawn(async move { renew.send(()) });
             let renewed = renewed.recv_timeout(Duration::from_secs(30));
             sleep(Some(Duration::ZERO)).await;

@@ -83,7 +83,7 @@ impl Condition {
     }
 
     /// Says that the condition does not hold, and why; `/readyz` shows it.
-    pub fn lacks(&self, why: &str) {
+    pub fn unmet(&self, why: &str) {
         self.put(Err(why.to_owned()));
     }
 
@@ -254,7 +254,7 @@ mod tests {
         assert!(answer.ends_with("missing: certificate loaded\nmissing: pods synced\n"), "{answer}");
         cert.set(true);
         assert!(get(address, "/readyz").await.ends_with("\r\n\r\nmissing: pods synced\n"));
-        pods.lacks("no answer");
+        pods.unmet("no answer");
         assert!(get(address, "/readyz").await.ends_with("\r\n\r\nmissing: pods synced: no answer\n"));
         pods.set(true);
         assert!(readiness.is_ready());

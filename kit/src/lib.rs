@@ -22,7 +22,7 @@ pub mod watch;
 pub use args::CommonArgs;
 pub use class::{Class, classify, failure};
 pub use describe::{describe, shown};
-pub use drive::{apart, drive, now};
+pub use drive::{drive, now, on_own_thread};
 pub use health::Readiness;
 pub use metrics::Metrics;
 pub use shutdown::Shutdown;

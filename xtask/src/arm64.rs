@@ -48,20 +48,20 @@ pub(crate) fn check(root: &Path) -> Result<Count> {
     let folder = build(root)?;
     let mut count = Count::default();
     for name in PROGRAMS {
-        let version = said(&folder.join(name), &["--version"]).and_then(|said| names_itself(name, &said));
+        let version = output(&folder.join(name), &["--version"]).and_then(|s| names_itself(name, &s));
         note(&mut count, &format!("{name} says its version"), version);
     }
-    let script = said(&folder.join(plugin::NAME), &["completion", "bash"]).and_then(|said| completes(&said));
+    let script = output(&folder.join(plugin::NAME), &["completion", "bash"]).and_then(|s| completes(&s));
     note(&mut count, &format!("{} prints a completion script", plugin::NAME), script);
 
     let step = Step::begin("the tests of the programs (minutes when nothing is built yet)");
     // With CI set, tests fail instead of being skipped if a requirement is missing.
-    let told = [
+    let env = [
         ("CI", OsStr::new("true")),
         ("PITSTOP_TEST_PROGRAMS", folder.as_os_str()),
         ("PITSTOP_TEST_RUNNER", QEMU.as_ref()),
     ];
-    let tests = test::some_of_crates(root, &["--test", TESTS], &told)?;
+    let tests = test::some_of_crates(root, &["--test", TESTS], &env)?;
     step.done();
     count.passed += tests.passed;
     count.failed += tests.failed;
@@ -94,7 +94,7 @@ fn build(root: &Path) -> Result<PathBuf> {
 }
 
 /// Output of a program. Fails if the program fails or exceeds [`LIMIT`].
-fn said(program: &Path, args: &[&str]) -> Result<String> {
+fn output(program: &Path, args: &[&str]) -> Result<String> {
     let mut text = String::new();
     let command = Cmd::new(QEMU).arg(program).args(args).within(LIMIT);
     let status =
@@ -105,17 +105,17 @@ fn said(program: &Path, args: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-fn names_itself(name: &str, said: &str) -> Result<()> {
-    if said != format!("{name} {VERSION}\n") {
-        bail!("it says `{}`", said.trim_end());
+fn names_itself(name: &str, output: &str) -> Result<()> {
+    if output != format!("{name} {VERSION}\n") {
+        bail!("it says `{}`", output.trim_end());
     }
     Ok(())
 }
 
 /// Fails unless a script tells bash how to complete the plugin.
 fn completes(script: &str) -> Result<()> {
-    let tells = |line: &str| line.trim_start().starts_with("complete ") && line.ends_with(plugin::NAME);
-    if !script.lines().any(tells) {
+    let is_complete = |line: &str| line.trim_start().starts_with("complete ") && line.ends_with(plugin::NAME);
+    if !script.lines().any(is_complete) {
         bail!("no line of it is a `complete` for {}", plugin::NAME);
     }
     Ok(())

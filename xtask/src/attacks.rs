@@ -36,7 +36,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
 /// Runs the probes on a cluster of its own. Returns whether each answer is as expected.
 pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built]) -> Result<bool> {
     let program = Cmd::new(lab::program(cluster.root, PROGRAM)?).dir(cluster.root);
-    let run = || Ok(cluster.told(program).status()?.success());
+    let run = || Ok(cluster.with_env(program).status()?.success());
     let outcome = with_cluster(cluster, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;
     Ok(outcome.value)

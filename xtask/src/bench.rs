@@ -21,6 +21,6 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
         bail!("no cluster runs ({} is not there); start one with `make demo`", kubeconfig.display());
     }
     let bench = Cmd::cargo().args(["run", "--release", "--quiet", "-p", "pitstop-bench", "--"]).args(args);
-    let status = cluster.told(bench).env("KUBECONFIG", kubeconfig).dir(root).status()?;
+    let status = cluster.with_env(bench).env("KUBECONFIG", kubeconfig).dir(root).status()?;
     Ok(exit_code(status))
 }

@@ -158,8 +158,8 @@ fn boot(root: &Path) -> Result<Seen> {
         .within(LIMIT);
     let mut seen = Seen::default();
     let status = command.each_line(|line| {
-        if let Some(said) = seen.line(String::from_utf8_lossy(line.unwrap_or_default()).trim_end()) {
-            println!("{said}");
+        if let Some(line) = seen.line(String::from_utf8_lossy(line.unwrap_or_default()).trim_end()) {
+            println!("{line}");
         }
     })?;
     if !status.success() || !seen.done {

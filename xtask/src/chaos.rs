@@ -44,7 +44,7 @@ pub(crate) fn on_cluster(cluster: Cluster<'_>, images: &[Built], minutes: u64, s
     let program = Cmd::new(lab::program(cluster.root, PROGRAM)?)
         .args(["--minutes", &minutes, "--seed", &seed])
         .dir(cluster.root);
-    let run = || Ok(cluster.told(program).status()?.success());
+    let run = || Ok(cluster.with_env(program).status()?.success());
     let outcome = with_cluster(cluster, Kubernetes::default(), NODES, images, run, |good| *good)?;
     outcome.down?;
     Ok(outcome.value)

@@ -43,19 +43,19 @@ pub(crate) struct Cluster<'a> {
     pub(crate) root: &'a Path,
     name: &'static str,
     /// `GOGC` for its components and `kubectl`, in percent. None: Go's default.
-    collects: Option<&'static str>,
+    gogc: Option<&'static str>,
 }
 
 impl<'a> Cluster<'a> {
     /// The cluster of `cargo xtask cluster`, and of everything that needs one cluster.
     pub(crate) fn of(root: &'a Path) -> Self {
-        Self { root, name: "default", collects: None }
+        Self { root, name: "default", gogc: None }
     }
 
     /// The clusters of the tests that run side by side. They have enough memory and too few processors, so they
     /// collect garbage less often: it takes a tenth of the API server's time.
     pub(crate) fn side_by_side(root: &'a Path) -> [Self; 3] {
-        ["default", "second", "third"].map(|name| Self { root, name, collects: Some("400") })
+        ["default", "second", "third"].map(|name| Self { root, name, gogc: Some("400") })
     }
 
     /// Folder of its files.
@@ -113,8 +113,8 @@ impl<'a> Cluster<'a> {
     }
 
     /// Sets the variables by which a program finds the cluster.
-    pub(crate) fn told(self, command: Cmd) -> Cmd {
-        self.collecting(command)
+    pub(crate) fn with_env(self, command: Cmd) -> Cmd {
+        self.with_gogc(command)
             .env("KUBECONFIG", self.kubeconfig())
             .env("PITSTOP_CLUSTER_DIR", self.dir())
             .env("PITSTOP_CLUSTER_BIN", self.program())
@@ -122,12 +122,12 @@ impl<'a> Cluster<'a> {
 
     /// Calls its program. The program's own flags come first, because `rest` may end in a command to run.
     fn call(self, program: &Path, command: &str, rest: &[impl AsRef<OsStr>]) -> Result<ExitStatus> {
-        self.collecting(Cmd::new(program)).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
+        self.with_gogc(Cmd::new(program)).arg(command).arg("--dir").arg(self.dir()).args(rest).status()
     }
 
     /// Sets `GOGC` for a Go program.
-    fn collecting(self, program: Cmd) -> Cmd {
-        self.collects.into_iter().fold(program, |program, percent| program.env("GOGC", percent))
+    fn with_gogc(self, program: Cmd) -> Cmd {
+        self.gogc.into_iter().fold(program, |program, percent| program.env("GOGC", percent))
     }
 }
 

@@ -56,8 +56,8 @@ impl Containerd {
             return version(root);
         }
         // `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u1`
-        let said = Cmd::new("containerd").arg("--version").read()?;
-        let version = said.split_whitespace().nth(2).with_context(|| format!("containerd said {said:?}"))?;
+        let text = Cmd::new("containerd").arg("--version").read()?;
+        let version = text.split_whitespace().nth(2).with_context(|| format!("containerd said {text:?}"))?;
         Ok(version.to_owned())
     }
 

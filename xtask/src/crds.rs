@@ -144,9 +144,9 @@ mod tests {
     fn every_definition_reads_back_as_it_was() {
         for (name, text) in render().unwrap() {
             let mut read = pitstop_api::crds();
-            let said = read.clone();
+            let originals = read.clone();
             read[0] = serde_saphyr::from_str(&text).unwrap();
-            assert!(said.contains(&read[0]), "{name} reads back as something else");
+            assert!(originals.contains(&read[0]), "{name} reads back as something else");
         }
     }
 }

@@ -143,7 +143,7 @@ impl<'a> Fuzzer<'a> {
                 count.crashes += u64::from(seen.crash.is_some());
                 println!("{target}: {seen}");
                 if let Some(crash) = &seen.crash {
-                    self.tell(&target, crash);
+                    self.report(&target, crash);
                 }
             }
             Ok(())
@@ -185,7 +185,7 @@ impl<'a> Fuzzer<'a> {
         Ok(seen)
     }
 
-    fn tell(&self, target: &str, crash: &Crash) {
+    fn report(&self, target: &str, crash: &Crash) {
         crash.tail.iter().for_each(note);
         let Some(input) = &crash.input else {
             return note(format!("{target} ended without an input to blame"));

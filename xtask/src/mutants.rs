@@ -17,7 +17,7 @@ use crate::progress::{Step, note};
 use crate::sh::Cmd;
 use crate::tools::Tool;
 
-const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", ask: &["mutants", "--version"] };
+const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0", args: &["mutants", "--version"] };
 
 /// The packages that decide, each with the packages whose tests must fail, besides the simulator's.
 const PACKAGES: [(&str, &[&str]); 3] = [
@@ -39,7 +39,7 @@ const BUILD: &str = "build";
 const ALLOWED: &str = "tests/sim/mutants.toml";
 
 /// Exit codes of `cargo mutants` with complete counts: all caught, some missed, some timed out.
-const TOLD: [i32; 3] = [0, 2, 3];
+const COMPLETE: [i32; 3] = [0, 2, 3];
 
 /// What to change.
 #[derive(Debug, clap::Args)]
@@ -94,9 +94,9 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     let chosen = |name: &str| args.packages.is_empty() || args.packages.iter().any(|one| one == name);
     for (package, tested) in PACKAGES.into_iter().filter(|(name, _)| chosen(name)) {
         let step = Step::begin(format!("mutants of {package}"));
-        let told = out.join(package).join("mutants.out");
-        if told.exists() {
-            fs::remove_dir_all(&told).with_context(|| format!("cannot remove {}", told.display()))?;
+        let results = out.join(package).join("mutants.out");
+        if results.exists() {
+            fs::remove_dir_all(&results).with_context(|| format!("cannot remove {}", results.display()))?;
         }
         let tested = || tested.iter().chain(&[SIMULATOR]);
         let usual = unchanged(root, &out, tested().flat_map(|package| ["--package", package]))?;
@@ -119,10 +119,10 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
             .env("CARGO_TARGET_DIR", out.join(BUILD))
             .dir(root)
             .status()?;
-        if status.code().is_none_or(|code| !TOLD.contains(&code)) {
+        if status.code().is_none_or(|code| !COMPLETE.contains(&code)) {
             bail!("`cargo mutants` failed: {status}; its logs are in {OUT}/{package}/mutants.out/log");
         }
-        count.add(&allowed, |name| fs::read_to_string(told.join(name)).unwrap_or_default());
+        count.add(&allowed, |name| fs::read_to_string(results.join(name)).unwrap_or_default());
         step.done();
     }
     for one in &count.missed {
@@ -175,16 +175,16 @@ impl Count {
 #[serde(deny_unknown_fields)]
 struct Allowed {
     #[serde(default)]
-    allowed: Vec<One>,
+    allowed: Vec<AllowedMutant>,
 }
 
 /// One mutant.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct AllowedMutant {
     /// The source, from the root of the checkout.
     file: String,
-    /// Its description by `cargo mutants`, after the place.
+    /// Its description by `cargo mutants`, after the position.
     mutant: String,
     /// Why no test can, or needs to, notice it.
     reason: String,
@@ -195,7 +195,7 @@ impl Allowed {
         let text =
             fs::read_to_string(root.join(ALLOWED)).with_context(|| format!("cannot read {ALLOWED}"))?;
         let this: Self = toml::from_str(&text).with_context(|| format!("{ALLOWED} cannot be read"))?;
-        for One { file, mutant, reason } in &this.allowed {
+        for AllowedMutant { file, mutant, reason } in &this.allowed {
             if reason.trim().is_empty() {
                 bail!("{ALLOWED} allows {mutant:?} in {file} without a reason");
             }
@@ -207,10 +207,10 @@ impl Allowed {
     }
 
     /// Whether it has a mutant, given as `FILE:LINE:COLUMN: MUTANT`.
-    fn has(&self, told: &str) -> bool {
-        let Some((place, what)) = told.split_once(": ") else { return false };
-        let file = place.split(':').next().unwrap_or_default();
-        self.allowed.iter().any(|one| one.file == file && one.mutant == what)
+    fn has(&self, line: &str) -> bool {
+        let Some((position, mutant)) = line.split_once(": ") else { return false };
+        let file = position.split(':').next().unwrap_or_default();
+        self.allowed.iter().any(|one| one.file == file && one.mutant == mutant)
     }
 }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn what_is_allowed_is_no_miss() {
         let allowed = Allowed {
-            allowed: vec![One {
+            allowed: vec![AllowedMutant {
                 file: "a.rs".to_owned(),
                 mutant: "replace f -> u8 with 1".to_owned(),
                 reason: "r".to_owned(),

@@ -13,7 +13,7 @@ use crate::kubernetes::{Kubernetes, Platform};
 use crate::older::{self, Older};
 use crate::progress::{Step, note};
 use crate::sh::Cmd;
-use crate::support::{self, Ran};
+use crate::support::{self, Record};
 use crate::test::{Driver, Tally, a_few, downgraded, newcomer, on_cgroup2, on_platform, with_systemd};
 use crate::{arm64, cgroup2, debian, demo, helm, lab, machine};
 
@@ -55,9 +55,9 @@ pub(crate) struct Args {
     platforms: Vec<String>,
 }
 
-/// A platform.
+/// A platform, and what runs on it.
 #[derive(Clone, Copy, Debug)]
-enum One {
+enum Setup {
     Cluster(Platform),
     /// The default cluster, with two versions of pitstop side by side.
     Beside(Older),
@@ -79,21 +79,21 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
     }
     let chosen = chosen(&args.platforms)?;
     let commit = commit(root)?;
-    let images = if chosen.iter().any(|one| one.has_cluster()) { prepared(root)? } else { Vec::new() };
+    let images = if chosen.iter().any(|setup| setup.has_cluster()) { prepared(root)? } else { Vec::new() };
     let mut good = 0;
-    for one in &chosen {
-        let step = Step::begin(format!("the tests on {}", one.name()));
+    for setup in &chosen {
+        let step = Step::begin(format!("the tests on {}", setup.name()));
         // A platform that cannot run does not keep others from running.
-        let tally = one.test(root, &images).unwrap_or_else(|error| {
+        let tally = setup.test(root, &images).unwrap_or_else(|error| {
             note(format!("{error:#}"));
             Tally { failed: 1, ..Tally::default() }
         });
         step.done();
-        note(format!("{}: {tally}", one.name()));
+        note(format!("{}: {tally}", setup.name()));
         good += usize::from(tally.failed == 0);
         match &commit {
             Some(commit) => {
-                if let Err(error) = one.ran(root, &tally, commit).and_then(|ran| support::add(root, ran)) {
+                if let Err(error) = setup.record(root, &tally, commit).and_then(|r| support::add(root, r)) {
                     note(format!("not recorded: {error:#}"));
                 }
             }
@@ -113,32 +113,32 @@ fn prepared(root: &Path) -> Result<Vec<Built>> {
 }
 
 /// The cluster that commands start by default.
-fn usual() -> One {
-    One::Cluster(Kubernetes::default().into())
+fn usual() -> Setup {
+    Setup::Cluster(Kubernetes::default().into())
 }
 
-fn all() -> Result<Vec<One>> {
+fn all() -> Result<Vec<Setup>> {
     let named =
         |release| Kubernetes::named(release).with_context(|| format!("there is no Kubernetes {release}"));
-    let cluster = |(release, runtime)| Ok(One::Cluster(Platform { kubernetes: named(release)?, runtime }));
-    let on_cgroup2 = |(release, driver)| Ok(One::ClusterOnCgroup2(named(release)?.into(), driver));
+    let cluster = |(release, runtime)| Ok(Setup::Cluster(Platform { kubernetes: named(release)?, runtime }));
+    let on_cgroup2 = |(release, driver)| Ok(Setup::ClusterOnCgroup2(named(release)?.into(), driver));
     CLUSTERS
         .into_iter()
         .map(cluster)
-        .chain([Older::Controller, Older::Daemon].map(|older| Ok(One::Beside(older))))
-        .chain([Ok(One::Downgrade), Ok(One::Demo)])
+        .chain([Older::Controller, Older::Daemon].map(|older| Ok(Setup::Beside(older))))
+        .chain([Ok(Setup::Downgrade), Ok(Setup::Demo)])
         .chain(CLUSTERS_ON_CGROUP2.map(on_cgroup2))
-        .chain([Ok(One::Cgroup2), Ok(One::Systemd), Ok(One::Arm64)])
+        .chain([Ok(Setup::Cgroup2), Ok(Setup::Systemd), Ok(Setup::Arm64)])
         .collect()
 }
 
-fn chosen(asked: &[String]) -> Result<Vec<One>> {
+fn chosen(asked: &[String]) -> Result<Vec<Setup>> {
     let all = all()?;
-    if let Some(unknown) = asked.iter().find(|name| all.iter().all(|one| one.name() != **name)) {
-        let known = all.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    if let Some(unknown) = asked.iter().find(|name| all.iter().all(|setup| setup.name() != **name)) {
+        let known = all.iter().map(|setup| setup.name()).collect::<Vec<_>>().join(", ");
         bail!("there is no platform {unknown:?}; there are {known}");
     }
-    Ok(all.into_iter().filter(|one| asked.is_empty() || asked.contains(&one.name())).collect())
+    Ok(all.into_iter().filter(|setup| asked.is_empty() || asked.contains(&setup.name())).collect())
 }
 
 /// The tested commit. None if files other than the record have uncommitted changes.
@@ -151,7 +151,7 @@ fn commit(root: &Path) -> Result<Option<String>> {
     Ok(Some(git(&["rev-parse", "--short=8", "HEAD"])?.trim().to_owned()))
 }
 
-impl One {
+impl Setup {
     fn has_cluster(self) -> bool {
         match self {
             Self::Cluster(_)
@@ -204,8 +204,8 @@ impl One {
     }
 
     /// The record of a run.
-    fn ran(self, root: &Path, tally: &Tally, commit: &str) -> Result<Ran> {
-        Ok(Ran {
+    fn record(self, root: &Path, tally: &Tally, commit: &str) -> Result<Record> {
+        Ok(Record {
             platform: self.name(),
             versions: self.versions(root)?,
             tests: self.tests().to_owned(),
@@ -268,9 +268,9 @@ impl One {
 fn demonstrated(root: &Path) -> Result<Tally> {
     // Start fresh: the demo would use a running cluster.
     demo::down(root)?;
-    let told = demo::run(root).map(|()| newcomer(root, Kubernetes::default().into()));
+    let result = demo::run(root).map(|()| newcomer(root, Kubernetes::default().into()));
     demo::down(root)?;
-    told
+    result
 }
 
 fn tally(cgroup2::Count { passed, failed }: cgroup2::Count) -> Tally {
@@ -289,15 +289,15 @@ fn versions(root: &Path, Platform { kubernetes, runtime }: Platform) -> Result<S
 
 /// `runc 1.1.5+ds1`
 fn runc() -> Result<String> {
-    let said = Cmd::new("runc").arg("--version").read()?;
-    let first = said.lines().next().context("runc says no version")?;
+    let text = Cmd::new("runc").arg("--version").read()?;
+    let first = text.lines().next().context("runc says no version")?;
     Ok(first.replace(" version ", " "))
 }
 
 /// `systemd 252`
 fn systemd() -> Result<String> {
-    let said = Cmd::new("systemctl").arg("--version").read()?;
-    let words: Vec<&str> = said.split_whitespace().take(2).collect();
+    let text = Cmd::new("systemctl").arg("--version").read()?;
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
     Ok(words.join(" "))
 }
 
@@ -307,7 +307,7 @@ mod tests {
 
     fn names(asked: &[&str]) -> Result<Vec<String>> {
         let asked: Vec<String> = asked.iter().map(|name| (*name).to_owned()).collect();
-        Ok(chosen(&asked)?.into_iter().map(One::name).collect())
+        Ok(chosen(&asked)?.into_iter().map(Setup::name).collect())
     }
 
     #[test]

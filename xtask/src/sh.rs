@@ -38,8 +38,8 @@ impl Cmd {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         for (name, _) in std::env::vars_os() {
-            let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-            if name.to_str().is_some_and(told) {
+            let is_own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+            if name.to_str().is_some_and(is_own) {
                 command.env_remove(name);
             }
         }
@@ -139,8 +139,8 @@ impl Cmd {
             }
             if last.elapsed() >= HEARTBEAT {
                 last = Instant::now();
-                let said = if count == 0 { String::new() } else { format!(", {count} lines so far") };
-                progress::note(format!("still at it after {}{said}", progress::seconds(start.elapsed())));
+                let so_far = if count == 0 { String::new() } else { format!(", {count} lines so far") };
+                progress::note(format!("still at it after {}{so_far}", progress::seconds(start.elapsed())));
             }
         })?;
         if !status.success() {

@@ -13,7 +13,7 @@ use crate::sh::Cmd;
 use crate::tools::Tool;
 use crate::workspace::shown;
 
-const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", ask: &["--version"] };
+const MDBOOK: Tool = Tool { name: "mdbook", version: "0.5.4", args: &["--version"] };
 /// Pages, and files that they link to, as `git ls-files` takes them.
 const SOURCES: [&str; 4] = ["*.md", "docs", "LICENSE", ":!.github"];
 /// The page with the table of contents.
@@ -165,7 +165,7 @@ fn check(root: &Path, book: &Path) -> Result<()> {
     let mut broken = Vec::new();
     for (path, text) in &pages {
         for target in targets(text) {
-            let (file, place) = target.split_once('#').unwrap_or((target, ""));
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
             let from = path.parent().unwrap_or(book);
             let led = if file.is_empty() {
                 path.clone()
@@ -179,8 +179,8 @@ fn check(root: &Path, book: &Path) -> Result<()> {
                 write(&led, &content)?;
             }
             let is_there = led.exists()
-                && (place.is_empty()
-                    || pages.get(&led).is_none_or(|text| text.contains(&format!("id=\"{place}\""))));
+                && (anchor.is_empty()
+                    || pages.get(&led).is_none_or(|text| text.contains(&format!("id=\"{anchor}\""))));
             if !is_there {
                 broken.push(format!("{}: {target}", shown(book, path)));
             }

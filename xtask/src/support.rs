@@ -13,7 +13,7 @@ const PAGE: &str = "docs/support.md";
 /// The last run on one platform.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Ran {
+pub(crate) struct Record {
     /// The platform's name, as the command takes it.
     pub(crate) platform: String,
     /// Versions of its parts.
@@ -51,11 +51,11 @@ const NOT_RUN: [(&str, &str); 5] = [
 ];
 
 /// Records a run in place of the last one on the same platform, and writes the page.
-pub(crate) fn add(root: &Path, ran: Ran) -> Result<()> {
+pub(crate) fn add(root: &Path, record: Record) -> Result<()> {
     let mut all = read(root)?;
-    match all.iter_mut().find(|one| one.platform == ran.platform) {
-        Some(before) => *before = ran,
-        None => all.push(ran),
+    match all.iter_mut().find(|one| one.platform == record.platform) {
+        Some(before) => *before = record,
+        None => all.push(record),
     }
     let text = serde_json::to_string_pretty(&all).context("the record")?;
     write(root, RECORD, &format!("{text}\n"))?;
@@ -73,7 +73,7 @@ pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
     }
 }
 
-fn read(root: &Path) -> Result<Vec<Ran>> {
+fn read(root: &Path) -> Result<Vec<Record>> {
     let path = root.join(RECORD);
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| path.display().to_string())
@@ -83,9 +83,9 @@ fn write(root: &Path, name: &str, text: &str) -> Result<()> {
     fs::write(root.join(name), text).with_context(|| format!("cannot write {name}"))
 }
 
-fn page(all: &[Ran]) -> String {
-    let rows = all.iter().map(|ran| {
-        let Ran { platform, versions, tests, passed, failed, date, commit } = ran;
+fn page(all: &[Record]) -> String {
+    let rows = all.iter().map(|record| {
+        let Record { platform, versions, tests, passed, failed, date, commit } = record;
         format!("| `{platform}` | {versions} | {tests} | {passed} | {failed} | {date} | `{commit}` |\n")
     });
     let not_run = NOT_RUN.iter().map(|(what, why)| format!("| {what} | {why} |\n"));
@@ -111,8 +111,8 @@ fn page(all: &[Ran]) -> String {
 mod tests {
     use super::*;
 
-    fn ran(platform: &str, passed: u64) -> Ran {
-        Ran {
+    fn record(platform: &str, passed: u64) -> Record {
+        Record {
             platform: platform.into(),
             versions: "Kubernetes v1".into(),
             tests: "tests".into(),
@@ -129,9 +129,9 @@ mod tests {
         fs::create_dir(root.path().join("docs")).unwrap();
         fs::write(root.path().join(RECORD), "[]\n").unwrap();
         for (platform, passed) in [("a", 1), ("b", 2), ("a", 3)] {
-            add(root.path(), ran(platform, passed)).unwrap();
+            add(root.path(), record(platform, passed)).unwrap();
         }
-        assert_eq!(read(root.path()).unwrap(), [ran("a", 3), ran("b", 2)]);
+        assert_eq!(read(root.path()).unwrap(), [record("a", 3), record("b", 2)]);
         generate(root.path(), true).unwrap();
         let page = fs::read_to_string(root.path().join(PAGE)).unwrap();
         assert!(page.contains("| `a` | Kubernetes v1 | tests | 3 | 0 | 2026-11-29 | `abc` |\n"), "{page}");

@@ -13,17 +13,17 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
     /// Arguments to print its version.
-    pub(crate) ask: &'static [&'static str],
+    pub(crate) args: &'static [&'static str],
 }
 
 impl Tool {
     /// Path of our own copy under `target/tools`. The first call installs it.
     pub(crate) fn installed(&self, root: &Path) -> Result<PathBuf> {
-        let Self { name, version, ask } = self;
+        let Self { name, version, args } = self;
         let folder = root.join("target/tools");
         let program = folder.join("bin").join(name);
         let is_there =
-            program.is_file() && Cmd::new(&program).args(*ask).read().is_ok_and(|said| self.is(&said));
+            program.is_file() && Cmd::new(&program).args(*args).read().is_ok_and(|text| self.matches(&text));
         if !is_there {
             let step =
                 Step::begin(format!("installing {name} {version} into target/tools (some minutes, once)"));
@@ -41,8 +41,8 @@ impl Tool {
         Ok(program)
     }
 
-    fn is(&self, said: &str) -> bool {
-        said.split_whitespace().any(|word| word.trim_start_matches('v') == self.version)
+    fn matches(&self, output: &str) -> bool {
+        output.split_whitespace().any(|word| word.trim_start_matches('v') == self.version)
     }
 }
 
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn another_version_is_replaced() {
-        let tool = Tool { name: "cargo-x", version: "1.2.3", ask: &["--version"] };
-        assert!(tool.is("cargo-x 1.2.3\n") && tool.is("cargo-x v1.2.3\n"));
-        assert!(!tool.is("cargo-x 0.1.0\n"));
+        let tool = Tool { name: "cargo-x", version: "1.2.3", args: &["--version"] };
+        assert!(tool.matches("cargo-x 1.2.3\n") && tool.matches("cargo-x v1.2.3\n"));
+        assert!(!tool.matches("cargo-x 0.1.0\n"));
     }
 }

@@ -112,8 +112,8 @@ pub fn of_pod(parts: &[Part], overhead: Overhead) -> Resources {
 /// Total requests and limits of containers, as the scheduler and quotas count them. A missing amount counts as zero; if
 /// no container has it, the total is absent. The order is as for [`of_pod`].
 pub fn sum(parts: &[Part]) -> Resources {
-    let said = |get: Amount| parts.iter().any(|part| get(&part.resources).is_some());
-    let sum = |get: Amount| said(get).then(|| total(parts, get));
+    let any = |get: Amount| parts.iter().any(|part| get(&part.resources).is_some());
+    let sum = |get: Amount| any(get).then(|| total(parts, get));
     Resources {
         cpu_request: sum(cpu_request),
         cpu_limit: sum(cpu_limit),
@@ -167,7 +167,7 @@ pub fn without_quota(wanted: &Resources) -> Resources {
 }
 
 /// Whether CPU, and whether memory, of a Pod's cgroup differs from `wanted`.
-pub fn pod_apart(wanted: &Resources, observed: &Cgroup) -> (bool, bool) {
+pub fn pod_mismatch(wanted: &Resources, observed: &Cgroup) -> (bool, bool) {
     let cpu = quota_differs(wanted.cpu_limit, observed)
         .or_else(|| weight_differs(cpu_request(wanted).unwrap_or_default(), observed, false));
     (cpu.is_some(), memory_differs(wanted.memory_limit, observed).is_some())

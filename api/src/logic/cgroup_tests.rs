@@ -115,27 +115,27 @@ fn a_pod_that_asks_for_nothing_gets_the_least_whatever_its_overhead() {
 #[test]
 fn differences_name_file_value_and_reason() {
     let wanted = resources((500, 1000), (64 * MI, 128 * MI));
-    let told = |observed: Cgroup| container_differs(&wanted, &observed).unwrap();
+    let difference = |observed: Cgroup| container_differs(&wanted, &observed).unwrap();
     let right = v1(&wanted);
     assert_eq!(
-        told(Cgroup { cpu_quota: Some(50_000), ..right }),
+        difference(Cgroup { cpu_quota: Some(50_000), ..right }),
         "cpu.cfs_quota_us holds 50000 µs in each 100000 µs, and should hold 100000 µs in each 100000 µs, \
          for a CPU limit of 1"
     );
     assert_eq!(
-        told(Cgroup { cpu_quota: None, cpu_shares: None, cpu_weight: Some(20), ..right }),
+        difference(Cgroup { cpu_quota: None, cpu_shares: None, cpu_weight: Some(20), ..right }),
         "cpu.max holds no limit, and should hold 100000 µs in each 100000 µs, for a CPU limit of 1"
     );
     assert_eq!(
-        told(Cgroup { cpu_shares: Some(2), ..right }),
+        difference(Cgroup { cpu_shares: Some(2), ..right }),
         "cpu.shares holds 2, and should hold 512, for a CPU request of 500m"
     );
     assert_eq!(
-        told(Cgroup { cpu_weight: Some(100), ..right }),
+        difference(Cgroup { cpu_weight: Some(100), ..right }),
         "cpu.weight holds 100, and should hold 20 or 59, for a CPU request of 500m"
     );
     assert_eq!(
-        told(Cgroup { memory_limit: None, ..right }),
+        difference(Cgroup { memory_limit: None, ..right }),
         "memory.limit_in_bytes holds no limit, and should hold 134217728 bytes (128Mi)"
     );
     let free = resources((500, 0), (0, 0));
@@ -171,10 +171,10 @@ fn a_quota_that_is_not_set_is_told_apart_from_one_that_is_wrong() {
 fn what_of_a_pod_is_off_is_told_by_resource() {
     let wanted = resources((100, 300), (MI, 2 * MI));
     let right = v1(&wanted);
-    assert_eq!(pod_apart(&wanted, &right), (false, false));
-    assert_eq!(pod_apart(&wanted, &Cgroup { cpu_quota: Some(1), ..right }), (true, false));
-    assert_eq!(pod_apart(&wanted, &Cgroup { cpu_shares: Some(2), ..right }), (true, false));
-    assert_eq!(pod_apart(&wanted, &Cgroup { memory_limit: Some(MI), ..right }), (false, true));
+    assert_eq!(pod_mismatch(&wanted, &right), (false, false));
+    assert_eq!(pod_mismatch(&wanted, &Cgroup { cpu_quota: Some(1), ..right }), (true, false));
+    assert_eq!(pod_mismatch(&wanted, &Cgroup { cpu_shares: Some(2), ..right }), (true, false));
+    assert_eq!(pod_mismatch(&wanted, &Cgroup { memory_limit: Some(MI), ..right }), (false, true));
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn the_weight_of_a_pod_is_on_the_line_and_that_of_a_container_on_either() {
     let (line, curve) = (v2(&wanted, linear_weight), v2(&wanted, curved_weight));
     assert_eq!((container_differs(&wanted, &line), container_differs(&wanted, &curve)), (None, None));
     assert_eq!(pod_differs(&wanted, &line), None);
-    let told = pod_differs(&wanted, &curve).unwrap();
-    assert_eq!(told, "cpu.weight holds 100, and should hold 39, for a CPU request of 1");
+    let difference = pod_differs(&wanted, &curve).unwrap();
+    assert_eq!(difference, "cpu.weight holds 100, and should hold 39, for a CPU request of 1");
 }
 
 /// systemd rounds 15m to 2 % (opencontainers/runc).

@@ -86,9 +86,9 @@ mod tests {
 
     fn parts(most: usize, objects: &[u8]) -> Vec<(Vec<u8>, bool, bool)> {
         let mut parts = Parts::of(most);
-        let mut told: Vec<Part<u8>> = objects.iter().filter_map(|object| parts.add(*object)).collect();
-        told.push(parts.end());
-        told.into_iter().map(|part| (part.objects, part.first, part.last)).collect()
+        let mut all: Vec<Part<u8>> = objects.iter().filter_map(|object| parts.add(*object)).collect();
+        all.push(parts.end());
+        all.into_iter().map(|part| (part.objects, part.first, part.last)).collect()
     }
 
     #[test]

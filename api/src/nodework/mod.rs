@@ -18,9 +18,9 @@ mod order_id;
 mod resize;
 
 pub use image::{ImageAnswer, MAX_PULL_SECONDS, Pull, PullPolicy, Pulled, Running};
-pub use observed::{Cgroup, Observed};
+pub use observed::{Cgroup, CgroupReading};
 pub use order_id::{OrderId, order_attempt, request_uid};
-pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, Resize};
+pub use resize::{Bounds, Held, HeldContainer, MAX_HELD, ResizeOrder};
 
 /// Plural name, as in URLs and RBAC.
 pub const PLURAL: &str = "nodeworks";
@@ -122,7 +122,7 @@ pub struct OrderAction {
     pub verify: Option<Verify>,
     /// Give the container and its Pod other resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resize: Option<Resize>,
+    pub resize: Option<ResizeOrder>,
     /// Get the node an image, and report what the container runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
@@ -306,7 +306,7 @@ pub struct Answer {
     /// without success.
     pub state: AnswerState,
     /// Why, if there is more to say.
-    #[serde(default, skip_serializing_if = "is_unsaid")]
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub reason: Option<AnswerReason>,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -322,7 +322,7 @@ pub struct Answer {
     pub acknowledged_by: String,
     /// If a `verify` or `resize` is `Done`: what the cgroups held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed: Option<Box<Observed>>,
+    pub observed: Option<Box<CgroupReading>>,
     /// For a `pull`: the image on the node, and what the container runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Box<ImageAnswer>>,
@@ -330,7 +330,7 @@ pub struct Answer {
 
 /// There is no reason that this version could write.
 #[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes the field")]
-fn is_unsaid(reason: &Option<AnswerReason>) -> bool {
+fn is_unknown(reason: &Option<AnswerReason>) -> bool {
     reason.is_none_or(|reason| reason == AnswerReason::Unknown)
 }
 
@@ -355,21 +355,21 @@ mod tests {
         let action: OrderAction = Verify::default().into();
         assert_eq!(serde_json::to_value(&action).unwrap(), json!({"verify": {}}));
         assert_eq!(serde_json::from_value::<OrderAction>(json!({"verify": {}})).unwrap(), action);
-        let told = json!({
+        let written = json!({
             "orderID": "5f0c/app/1", "state": "Done",
             "observed": {"container": {"cpuQuota": 50_000, "cpuPeriod": 100_000}, "pod": {}},
         });
-        let answer: Answer = serde_json::from_value(told.clone()).unwrap();
+        let answer: Answer = serde_json::from_value(written.clone()).unwrap();
         let container = Cgroup { cpu_quota: Some(50_000), cpu_period: Some(100_000), ..Cgroup::default() };
-        let observed = Observed { container, pod: Cgroup::default() };
+        let observed = CgroupReading { container, pod: Cgroup::default() };
         assert_eq!(answer.observed.as_deref(), Some(&observed));
-        assert_eq!(serde_json::to_value(&answer).unwrap(), told);
+        assert_eq!(serde_json::to_value(&answer).unwrap(), written);
     }
 
     #[test]
     fn a_reason_of_a_newer_version_is_read_and_not_written() {
-        let told = json!({"orderID": "5f0c/app/1", "state": "Done", "reason": "Later", "later": 1});
-        let answer: Answer = serde_json::from_value(told).unwrap();
+        let written = json!({"orderID": "5f0c/app/1", "state": "Done", "reason": "Later", "later": 1});
+        let answer: Answer = serde_json::from_value(written).unwrap();
         assert_eq!((answer.state, answer.reason), (AnswerState::Done, Some(AnswerReason::Unknown)));
         assert_eq!(serde_json::to_value(&answer).unwrap(), json!({"orderID": "5f0c/app/1", "state": "Done"}));
     }

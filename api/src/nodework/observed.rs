@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// The cgroups of one container instance and of its Pod, read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Observed {
+pub struct CgroupReading {
     /// The container's cgroup.
     pub container: Cgroup,
     /// The Pod's cgroup, which limits all its containers together.

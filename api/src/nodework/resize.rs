@@ -15,7 +15,7 @@ pub const MAX_HELD: usize = 128;
 /// Without `hold`, they get back what the spec says: the container may have ended, and `Done` drops its record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Resize {
+pub struct ResizeOrder {
     /// Resources for the container. Absent: no change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Bounds>,
@@ -47,15 +47,15 @@ pub struct Resize {
     pub unknown: Unknown,
 }
 
-impl Resize {
+impl ResizeOrder {
     /// It gives neither container nor Pod anything: it takes back memory, or the daemon forgets the Pod.
     pub fn gives_nothing(&self) -> bool {
         !self.hold && self.container.is_none() && self.pod.is_none()
     }
 }
 
-impl From<Resize> for OrderAction {
-    fn from(resize: Resize) -> Self {
+impl From<ResizeOrder> for OrderAction {
+    fn from(resize: ResizeOrder) -> Self {
         Self { resize: Some(resize), ..Self::default() }
     }
 }

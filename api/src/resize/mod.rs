@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use amount::Amount;
 pub use validate::validate;
 
-use crate::nodework::Observed;
+use crate::nodework::CgroupReading;
 use crate::quantity::{Resource, Resources};
 use crate::schema::immutable;
 use crate::{Condition, is_false, is_zero};
@@ -422,7 +422,7 @@ pub struct ContainerStatus {
     pub actual: Option<Values>,
     /// What the daemon found in the cgroups of container and Pod at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup: Option<Observed>,
+    pub cgroup: Option<CgroupReading>,
 }
 
 /// Requests and limits.

@@ -7,55 +7,46 @@ use pitstop_api::resize::PodResize;
 use pitstop_api::rollout::{self, InPlaceRollout};
 use serde_json::json;
 
-use crate::change::Change;
-use crate::standing::{Progress, Request, standing};
+use crate::change::{Action, Change};
+use crate::summary::{Progress, Request, summary};
 
-/// How a request is cancelled.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Cancel {
-    /// By deleting it.
-    Delete,
-    /// By this change.
-    Change(Change),
-}
-
-/// How to cancel and what happens then, or why that is not possible.
-pub type Cancelled = Result<(Cancel, &'static str), String>;
+/// The action that cancels a request and its effect, or why that is not possible.
+pub type CancelPlan = Result<(Action, &'static str), String>;
 
 /// Cancels a restart by deletion: it has no cancel field.
-pub fn restart(request: &ContainerRecreateRequest) -> Cancelled {
-    can_be(request)?;
+pub fn restart(request: &ContainerRecreateRequest) -> CancelPlan {
+    check_cancellable(request)?;
     Ok((
-        Cancel::Delete,
-        "no further container is stopped; a stop that the node's daemon has taken up completes",
+        Action::Delete,
+        "no further container is stopped; a stop that the node's daemon has acknowledged completes",
     ))
 }
 
 /// Cancels a resize.
-pub fn resize(request: &PodResize) -> Cancelled {
-    can_be(request)?;
+pub fn resize(request: &PodResize) -> CancelPlan {
+    check_cancellable(request)?;
     if request.spec.cancel {
-        return Err(already(request));
+        return Err(already_cancelled(request));
     }
-    Ok((by_field(), "the resources that the Pod has got by then are taken back"))
+    Ok((by_field(), "the Pod gets its original resources back"))
 }
 
 /// Cancels an image update.
-pub fn image_update(request: &PodImageUpdate) -> Cancelled {
-    can_be(request)?;
+pub fn image_update(request: &PodImageUpdate) -> CancelPlan {
+    check_cancellable(request)?;
     if request.spec.cancel {
-        return Err(already(request));
+        return Err(already_cancelled(request));
     }
-    let told = if request.spec.rolls_back() {
-        "images that were changed by then are put back"
+    let effect = if request.spec.rolls_back() {
+        "images that have changed are rolled back"
     } else {
-        "images that were changed by then stay (spec.rollbackOnFailure is false)"
+        "images that have changed stay (spec.rollbackOnFailure is false)"
     };
-    Ok((by_field(), told))
+    Ok((by_field(), effect))
 }
 
 /// Cancels a rollout's restart. To undo an update, the user changes the template back.
-pub fn rollout(request: &InPlaceRollout) -> Cancelled {
+pub fn rollout(request: &InPlaceRollout) -> CancelPlan {
     let status = request.status.clone().unwrap_or_default();
     if request.spec.restarted_at.is_some() && request.spec.restarted_at != status.restarted_at {
         // If the restart has finished meanwhile, the old value asks for another one: the version makes that a conflict.
@@ -64,8 +55,8 @@ pub fn rollout(request: &InPlaceRollout) -> Cancelled {
             json!({"metadata": {"resourceVersion": version}, "spec": {"restartedAt": status.restarted_at}});
         let change = Change::merge(change);
         return Ok((
-            Cancel::Change(change),
-            "Pods that are being restarted are finished; the others are left alone",
+            Action::Change(change),
+            "restarts that have begun complete; other Pods are not restarted",
         ));
     }
     let name = request.name_any();
@@ -78,38 +69,38 @@ pub fn rollout(request: &InPlaceRollout) -> Cancelled {
             )
         });
         return Err(format!(
-            "inplacerollout/{name} updates Pods to what is asked for: change that back{target}; `kubectl pitstop pause` only stops it"
+            "inplacerollout/{name} is updating Pods: undo the change{target}; `kubectl pitstop pause` only pauses the update"
         ));
     }
     let phase = status.phase.map_or("new", rollout::Phase::name);
     Err(format!(
-        "inplacerollout/{name} restarts and updates nothing (it is {phase}): there is nothing to cancel"
+        "inplacerollout/{name} restarts and updates no Pod (it is {phase}): there is nothing to cancel"
     ))
 }
 
-fn by_field() -> Cancel {
-    Cancel::Change(Change::merge(json!({"spec": {"cancel": true}})))
+fn by_field() -> Action {
+    Action::Change(Change::merge(json!({"spec": {"cancel": true}})))
 }
 
-fn already<R: Request>(request: &R) -> String {
-    format!("{}/{} is being cancelled already", R::KIND.singular(), request.name_any())
+fn already_cancelled<R: Request>(request: &R) -> String {
+    format!("{}/{} is already being cancelled", R::KIND.singular(), request.name_any())
 }
 
 /// Fails if the request has ended, or if its owner would make it again.
-fn can_be<R: Request>(request: &R) -> Result<(), String> {
+fn check_cancellable<R: Request>(request: &R) -> Result<(), String> {
     let name = format!("{}/{}", R::KIND.singular(), request.name_any());
-    let now = standing(request);
+    let now = summary(request);
     if now.progress != Progress::Open {
         return Err(format!("{name} has ended ({}): there is nothing to cancel", now.reason));
     }
-    let ours = ["apps.kruise.io/", "pitstop.dev/"];
+    let groups = ["apps.kruise.io/", "pitstop.dev/"];
     let owners = request.owner_references().iter();
     let owner = owners
         .filter(|owner| owner.controller == Some(true))
-        .find(|owner| ours.iter().any(|group| owner.api_version.starts_with(group)));
+        .find(|owner| groups.iter().any(|group| owner.api_version.starts_with(group)));
     owner.map_or(Ok(()), |owner| {
         let owner = format!("{}/{}", owner.kind.to_ascii_lowercase(), owner.name);
-        Err(format!("{name} belongs to {owner}, which would ask again: cancel or pause that, not this"))
+        Err(format!("{name} belongs to {owner}, which would make another: cancel or pause {owner} instead"))
     })
 }
 
@@ -152,15 +143,15 @@ mod tests {
         let piu = |spec: &Value| {
             read::<PodImageUpdate>("PodImageUpdate", "pitstop.dev", spec, &json!({}), Some("False"))
         };
-        assert_eq!(restart(&crr(&json!({}), None)).unwrap().0, Cancel::Delete);
+        assert_eq!(restart(&crr(&json!({}), None)).unwrap().0, Action::Delete);
         let prz: PodResize = read("PodResize", "pitstop.dev", &spec, &json!({}), Some("False"));
         assert_eq!(resize(&prz).unwrap().0, by_field());
-        assert!(image_update(&piu(&spec)).unwrap().1.contains("are put back"));
+        assert!(image_update(&piu(&spec)).unwrap().1.contains("are rolled back"));
         let mut keeps = spec.clone();
         keeps["rollbackOnFailure"] = json!(false);
         assert!(image_update(&piu(&keeps)).unwrap().1.contains("stay"));
         keeps["cancel"] = json!(true);
-        assert_eq!(image_update(&piu(&keeps)).unwrap_err(), "podimageupdate/r is being cancelled already");
+        assert_eq!(image_update(&piu(&keeps)).unwrap_err(), "podimageupdate/r is already being cancelled");
     }
 
     #[test]
@@ -174,7 +165,7 @@ mod tests {
                 "uid": "u", "controller": true}]})
         };
         let error = restart(&crr(&owned("pitstop.dev"), None)).unwrap_err();
-        assert!(error.contains("belongs to inplacerollout/web, which would ask again"), "{error}");
+        assert!(error.contains("belongs to inplacerollout/web, which would make another"), "{error}");
         assert!(restart(&crr(&owned("example.com"), None)).is_ok());
     }
 
@@ -190,7 +181,7 @@ mod tests {
         };
         let back = |at: &Value| {
             let change = json!({"metadata": {"resourceVersion": "7"}, "spec": {"restartedAt": at}});
-            Cancel::Change(Change::merge(change))
+            Action::Change(Change::merge(change))
         };
         assert_eq!(of(Some("b"), Some("a"), &json!(null)).unwrap().0, back(&json!("a")));
         assert_eq!(of(Some("b"), None, &json!(null)).unwrap().0, back(&json!(null)));
@@ -199,7 +190,7 @@ mod tests {
         let idle = of(None, None, &json!({"revision": "2", "ended": "Updated"})).unwrap_err();
         assert_eq!(
             idle,
-            "inplacerollout/web restarts and updates nothing (it is Idle): there is nothing to cancel"
+            "inplacerollout/web restarts and updates no Pod (it is Idle): there is nothing to cancel"
         );
     }
 }

@@ -11,6 +11,15 @@ pub struct Change {
     pub lists: Lists,
 }
 
+/// What is done to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// It is changed.
+    Change(Change),
+    /// It is deleted.
+    Delete,
+}
+
 /// How a list in a patch is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lists {

@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use pitstop_api::rollout::{InPlaceRollout, PodOfInterest};
 
-use crate::explain::Explained;
-use crate::standing::{Progress, Request, standing};
+use crate::explain::RequestFacts;
+use crate::summary::{Progress, Request, summary};
 use crate::target::Target;
 use crate::tree::Objects;
 
 /// The named request. For a Pod or a workload: its rollouts, then its open requests, the oldest first. For a Pod
 /// without open requests: the request that ended last, if it failed.
-pub fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
+pub fn requests_to_explain(target: &Target, objects: &Objects) -> Vec<RequestFacts> {
     let kept;
     let objects = match target {
         Target::Workload(kind, name) => {
@@ -30,21 +30,21 @@ pub fn chosen(target: &Target, objects: &Objects) -> Vec<Explained> {
     };
     requests.sort_by_key(|it| it.made);
     if let (Target::Pod(_), true) = (target, requests.is_empty()) {
-        let last = all.iter().max_by_key(|it| it.explained.standing.since);
+        let last = all.iter().max_by_key(|it| it.facts.summary.since);
         requests.extend(last.filter(|it| it.is(Progress::Failed)));
     }
-    rollouts.chain(requests.into_iter().map(|it| it.explained.clone())).collect()
+    rollouts.chain(requests.into_iter().map(|it| it.facts.clone())).collect()
 }
 
 /// A request and its creation time, in seconds on the API server's clock.
 struct Aged {
     made: Option<i64>,
-    explained: Explained,
+    facts: RequestFacts,
 }
 
 impl Aged {
     fn is(&self, progress: Progress) -> bool {
-        self.explained.standing.progress == progress
+        self.facts.summary.progress == progress
     }
 }
 
@@ -78,23 +78,23 @@ fn of_pods(objects: &Objects) -> Vec<Aged> {
 fn aged<R: Request>(request: &R, pod: &str, node: Option<&str>, nodes: &BTreeMap<String, &str>) -> Aged {
     let node = node.or_else(|| nodes.get(pod).copied()).map(str::to_owned);
     let made = request.meta().creation_timestamp.as_ref().map(|at| at.0.as_second());
-    Aged { made, explained: Explained { node, pod: Some(pod.to_owned()), ..explained(request) } }
+    Aged { made, facts: RequestFacts { node, pod: Some(pod.to_owned()), ..facts(request) } }
 }
 
-fn rollout(of: &InPlaceRollout) -> Explained {
-    let target = of.spec.target_ref.as_ref();
+fn rollout(rollout: &InPlaceRollout) -> RequestFacts {
+    let target = rollout.spec.target_ref.as_ref();
     let workload = target.map(|target| Target::Workload(target.kind, target.name.clone()).to_string());
     let pods: Vec<PodOfInterest> =
-        of.status.as_ref().map(|status| status.pods_of_interest.clone()).unwrap_or_default();
-    Explained { workload, pods, ..explained(of) }
+        rollout.status.as_ref().map(|status| status.pods_of_interest.clone()).unwrap_or_default();
+    RequestFacts { workload, pods, ..facts(rollout) }
 }
 
-fn explained<R: Request>(request: &R) -> Explained {
-    Explained {
+fn facts<R: Request>(request: &R) -> RequestFacts {
+    RequestFacts {
         kind: R::KIND,
         name: request.name_any(),
         uid: request.meta().uid.clone().unwrap_or_default(),
-        standing: standing(request),
+        summary: summary(request),
         node: None,
         pod: None,
         workload: None,
@@ -143,7 +143,7 @@ mod tests {
 
     fn names(target: &str, objects: &Objects) -> Vec<String> {
         let target = Target::parse(target).unwrap();
-        chosen(&target, objects).into_iter().map(|it| it.name).collect()
+        requests_to_explain(&target, objects).into_iter().map(|it| it.name).collect()
     }
 
     #[test]
@@ -157,9 +157,10 @@ mod tests {
         let set = json!({"targetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web"}});
         objects.rollouts = vec![rollout("set", "01", &set), rollout("own", "02", &for_deployment("web"))];
         assert_eq!(names("deploy/web", &objects), ["own", "old", "young"]);
-        let of = chosen(&Target::Workload(TargetKind::Deployment, "web".into()), &objects);
-        assert_eq!(of[0].workload.as_deref(), Some("deployment/web"));
-        assert_eq!((of[1].pod.as_deref(), of[1].node.as_deref()), (Some("web-b"), Some("node7")));
+        let target = Target::Workload(TargetKind::Deployment, "web".into());
+        let all = requests_to_explain(&target, &objects);
+        assert_eq!(all[0].workload.as_deref(), Some("deployment/web"));
+        assert_eq!((all[1].pod.as_deref(), all[1].node.as_deref()), (Some("web-b"), Some("node7")));
     }
 
     #[test]

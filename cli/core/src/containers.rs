@@ -44,29 +44,29 @@ pub fn choose(
         Choice::Named(named) => named,
     };
     if !named.is_empty() {
-        return each(target, spec, named).map(|()| named.clone());
+        return check_each(target, spec, named).map(|()| named.clone());
     }
     match (spec.containers.as_slice(), default) {
         ([only], _) => Ok(vec![only.name.clone()]),
         (_, Some(default)) => {
             let named = vec![default.to_owned()];
-            each(target, spec, &named).map(|()| named).map_err(|why| {
-                format!("{why} (it is what the annotation {DEFAULT_CONTAINER} of {target} says)")
-            })
+            check_each(target, spec, &named)
+                .map(|()| named)
+                .map_err(|why| format!("{why} (named by the annotation {DEFAULT_CONTAINER} of {target})"))
         }
         (_, None) => Err(format!("name a container of {target} with -c: {}", list(spec))),
     }
 }
 
 /// Fails unless each container exists, can be serviced, and is named once.
-fn each(target: &str, spec: &PodSpec, named: &[String]) -> Result<(), String> {
+fn check_each(target: &str, spec: &PodSpec, named: &[String]) -> Result<(), String> {
     let all = serviceable(spec);
     for (i, name) in named.iter().enumerate() {
         if !all.contains(&name.as_str()) {
             let inits = spec.init_containers.iter().flatten();
             let what = match inits.into_iter().find(|it| it.name == *name) {
-                Some(_) => "is an init container of it, which runs once, before the others",
-                None => "is no container of it",
+                Some(_) => "is an init container of it, which runs only once",
+                None => "is not a container of it",
             };
             return Err(format!("{target}: {} {what}; it has {}", quoted(name), list(spec)));
         }
@@ -114,19 +114,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_lists_what_can() {
-        for (named, default, told) in [
+        for (named, default, expected) in [
             (&[][..], None, "name a container of pod/web with -c: proxy, app, log"),
             (
                 &[],
                 Some("gone"),
-                "pod/web: \"gone\" is no container of it; it has proxy, app, log (it is what the annotation",
+                "pod/web: \"gone\" is not a container of it; it has proxy, app, log (named by the annotation",
             ),
-            (&["x\u{1b}"], None, "pod/web: \"x\\u{1b}\" is no container of it; it has proxy, app, log"),
-            (&["setup"], None, "\"setup\" is an init container of it, which runs once"),
+            (&["x\u{1b}"], None, "pod/web: \"x\\u{1b}\" is not a container of it; it has proxy, app, log"),
+            (&["setup"], None, "\"setup\" is an init container of it, which runs only once"),
             (&["app", "app"], None, "pod/web: container \"app\" is named twice"),
         ] {
             let error = chosen(&["app", "log"], default, named).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let many: Vec<String> = (0..30).map(|i| format!("c{i}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -52,7 +52,7 @@ fn fitting(tree: &Tree, height: usize, look: Look) -> Vec<Row> {
     let hidden = rows.len().saturating_sub(height.saturating_sub(1));
     rows.truncate(height.saturating_sub(1));
     if height > 0 {
-        rows.push(Row::told(format!("... {hidden} more lines: the terminal is too low")));
+        rows.push(Row::whole(format!("... {hidden} more lines: the terminal is too small")));
     }
     rows
 }
@@ -68,13 +68,13 @@ struct Row {
 }
 
 impl Row {
-    fn told(name: String) -> Self {
+    fn whole(name: String) -> Self {
         Self { lead: String::new(), mark: Mark::Plain, name, since: None, text: String::new() }
     }
 
     fn unread(why: &str, look: Look) -> Self {
         let name = format!("{} {why}", sign(Mark::NotReady, look.ascii));
-        Self { mark: Mark::NotReady, ..Self::told(name) }
+        Self { mark: Mark::NotReady, ..Self::whole(name) }
     }
 
     /// The row is only a name, which takes all columns.

@@ -6,8 +6,9 @@ use pitstop_api::text::quoted;
 
 /// Reads `90s`, `1m30s`, `2h`, `250ms`, or a number of whole seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("{} is no duration: write numbers with h, m, s or ms, such as 90s or 1m30s", quoted(text));
+    let wrong = || {
+        format!("{} is not a duration: write numbers with h, m, s, ms, such as 90s or 1m30s", quoted(text))
+    };
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(Duration::from_secs(seconds.into()));
     }
@@ -67,7 +68,7 @@ mod tests {
             assert_eq!(parse(text), Ok(Duration::from_millis(milliseconds)), "{text}");
         }
         for text in ["", "s", "5x", "1m30", "-5s", "5 s", "99999999999s", "1d"] {
-            assert!(parse(text).unwrap_err().contains("is no duration"), "{text}");
+            assert!(parse(text).unwrap_err().contains("is not a duration"), "{text}");
         }
     }
 
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(seconds("1m30s"), Ok(90));
         assert_eq!(seconds("2000ms"), Ok(2));
         assert!(seconds("1500ms").unwrap_err().contains("whole number of seconds"));
-        assert!(seconds("soon").unwrap_err().contains("is no duration"));
+        assert!(seconds("soon").unwrap_err().contains("is not a duration"));
     }
 
     #[test]

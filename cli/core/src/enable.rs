@@ -5,14 +5,14 @@ use pitstop_api::condition::{self, Condition, ConditionStatus};
 use pitstop_api::rollout::{ARMED, InPlaceRollout, Update, UpdateEnd, conditions};
 use serde_json::{Map, Value, json};
 
-use crate::change::Change;
+use crate::change::{Action, Change};
 use crate::rollouts::changed;
-use crate::strategy::Steps;
+use crate::strategy::StrategyOptions;
 use crate::workload::Workload;
 
-/// The change that switches a rollout on, with these steps; `None` if it is on and `steps` is empty.
-pub fn on(existing: &InPlaceRollout, steps: &Steps) -> Result<Option<Change>, String> {
-    let fields = steps.fields();
+/// The change that switches a rollout on, with these options; `None` if it is on and `options` is empty.
+pub fn enable_change(existing: &InPlaceRollout, options: &StrategyOptions) -> Result<Option<Change>, String> {
+    let fields = options.fields();
     if existing.spec.changes_in_place() && fields.is_empty() {
         return Ok(None);
     }
@@ -38,73 +38,64 @@ pub fn pause(existing: &InPlaceRollout, paused: bool) -> Result<Change, String> 
     }
 }
 
-/// How one rollout of a workload is switched off.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Off {
-    /// The rollout stays, for restarts.
-    Change(Change),
-    /// The rollout is deleted.
-    Delete,
-}
-
-/// How a workload is to be switched off.
+/// The options for switching a workload off.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Manner {
+pub struct DisableOptions {
     /// Its rollouts are deleted.
     pub delete: bool,
     /// It is released even after a failed update.
     pub force: bool,
 }
 
-/// The steps for a workload's rollouts, of which the first acts. While an armed rollout exists, admission parks the
-/// workload again, and only the controller may disarm the rollout. Armed rollouts of a parked workload are deleted, so
-/// that the workload can be released without a controller.
-pub fn off(
+/// The actions on a workload's rollouts, of which the first acts. Those that stay are for restarts. While an armed
+/// rollout exists, admission parks the workload again, and only the controller may disarm the rollout. Armed rollouts of
+/// a parked workload are deleted, so that the workload can be released without a controller.
+pub fn disable_actions(
     workload: &Workload,
     rollouts: Vec<InPlaceRollout>,
-    manner: Manner,
-) -> Result<Vec<(InPlaceRollout, Off)>, String> {
+    options: DisableOptions,
+) -> Result<Vec<(InPlaceRollout, Action)>, String> {
     let parked = workload.is_parked();
-    if parked && !manner.force {
-        whole(workload, rollouts.first())?;
+    if parked && !options.force {
+        check_not_failed(workload, rollouts.first())?;
     }
-    let steps: Vec<_> = rollouts
+    let actions: Vec<_> = rollouts
         .into_iter()
         .filter_map(|rollout| {
             let armed = rollout.labels().get(ARMED).is_some_and(|value| value == "true");
             let native = || Change::merge(json!({"spec": {"templateChanges": "Native"}}));
-            if manner.delete || (parked && armed) {
-                return Some((rollout, Off::Delete));
+            if options.delete || (parked && armed) {
+                return Some((rollout, Action::Delete));
             }
-            rollout.spec.changes_in_place().then(|| (rollout, Off::Change(native())))
+            rollout.spec.changes_in_place().then(|| (rollout, Action::Change(native())))
         })
         .collect();
-    if steps.is_empty() && !parked {
+    if actions.is_empty() && !parked {
         return Err(format!(
-            "no InPlaceRollout makes changes of {} in its running Pods, and it is not parked: there is nothing to disable",
+            "{} has no InPlaceRollout with templateChanges: InPlace, and is not parked: there is nothing to disable",
             workload.target()
         ));
     }
-    Ok(steps)
+    Ok(actions)
 }
 
 /// The controller's condition about a failure, even if `spec` has changed since: a pause does not repair a template.
-fn failure(rollout: &InPlaceRollout) -> Option<&Condition> {
+fn failed_condition(rollout: &InPlaceRollout) -> Option<&Condition> {
     let status = rollout.status.as_ref()?;
-    let goes_back = |update: &Update| update.rolling_back || update.ended == Some(UpdateEnd::RolledBack);
-    let back = status.update.as_ref().is_some_and(goes_back);
+    let rolls_back = |update: &Update| update.rolling_back || update.ended == Some(UpdateEnd::RolledBack);
+    let back = status.update.as_ref().is_some_and(rolls_back);
     let failed = condition::find(&status.conditions, conditions::FAILED);
     let failed = failed.filter(|failed| failed.status == ConditionStatus::True);
     failed.or_else(|| condition::find(&status.conditions, conditions::COMPLETE).filter(|_| back))
 }
 
 /// Fails if the last update failed: the workload's own controller would give the failed template to every Pod.
-fn whole(workload: &Workload, acting: Option<&InPlaceRollout>) -> Result<(), String> {
+fn check_not_failed(workload: &Workload, acting: Option<&InPlaceRollout>) -> Result<(), String> {
     let target = workload.target();
-    let Some(failed) = acting.and_then(failure) else { return Ok(()) };
+    let Some(failed) = acting.and_then(failed_condition) else { return Ok(()) };
     Err(format!(
-        "{target} is parked, and its update has failed ({}: {}). If it is released, its own controller makes new Pods of that \
-         template. Undo the change first (`kubectl pitstop undo {target}`), or add --force",
+        "{target} is parked, and its update has failed ({}: {}). If it is released, its own controller makes new Pods of the \
+         failed template. Undo the change first (`kubectl pitstop undo {target}`), or add --force",
         failed.reason, failed.message
     ))
 }
@@ -133,21 +124,22 @@ mod tests {
         workload(TargetKind::Deployment, &labels, &json!({"paused": parked}))
     }
 
-    fn steps(parked: bool, armed: bool, manner: Manner) -> Vec<Off> {
+    fn actions(parked: bool, armed: bool, options: DisableOptions) -> Vec<Action> {
         let all = vec![in_place(armed, &json!(null)), rollout("plain", "01", &for_deployment("web"))];
-        off(&web(parked), all, manner).unwrap().into_iter().map(|(_, step)| step).collect()
+        disable_actions(&web(parked), all, options).unwrap().into_iter().map(|(_, action)| action).collect()
     }
 
     #[test]
     fn it_is_switched_on_with_the_steps_that_were_named() {
         let native = rollout("web", "00", &for_deployment("web"));
-        let change = on(&native, &Steps { canary: Some(1), ..Steps::default() }).unwrap().unwrap();
+        let canary = |pods| StrategyOptions { canary: Some(pods), ..StrategyOptions::default() };
+        let change = enable_change(&native, &canary(1)).unwrap().unwrap();
         assert_eq!(
             change.patch,
             json!({"spec": {"templateChanges": "InPlace", "strategy": {"canary": {"pods": 1}}}})
         );
-        assert_eq!(on(&in_place(true, &json!(null)), &Steps::default()), Ok(None));
-        let error = on(&native, &Steps { canary: Some(0), ..Steps::default() }).unwrap_err();
+        assert_eq!(enable_change(&in_place(true, &json!(null)), &StrategyOptions::default()), Ok(None));
+        let error = enable_change(&native, &canary(0)).unwrap_err();
         assert_eq!(error, "inplacerollout/web: spec.strategy.canary.pods: must be between 1 and 1000, not 0");
     }
 
@@ -163,16 +155,17 @@ mod tests {
 
     #[test]
     fn only_what_would_park_the_workload_again_is_deleted() {
-        let native = || Off::Change(Change::merge(json!({"spec": {"templateChanges": "Native"}})));
-        assert_eq!(steps(false, true, Manner::default()), [native()]);
-        assert_eq!(steps(true, false, Manner::default()), [native()]);
-        assert_eq!(steps(true, true, Manner::default()), [Off::Delete]);
-        assert_eq!(steps(false, false, Manner { delete: true, force: false }), [Off::Delete, Off::Delete]);
+        let native = || Action::Change(Change::merge(json!({"spec": {"templateChanges": "Native"}})));
+        assert_eq!(actions(false, true, DisableOptions::default()), [native()]);
+        assert_eq!(actions(true, false, DisableOptions::default()), [native()]);
+        assert_eq!(actions(true, true, DisableOptions::default()), [Action::Delete]);
+        let delete = DisableOptions { delete: true, force: false };
+        assert_eq!(actions(false, false, delete), [Action::Delete, Action::Delete]);
         assert!(
-            off(&web(true), vec![], Manner::default()).unwrap().is_empty(),
+            disable_actions(&web(true), vec![], DisableOptions::default()).unwrap().is_empty(),
             "a parked one is released without"
         );
-        let none = off(&web(false), vec![], Manner::default()).unwrap_err();
+        let none = disable_actions(&web(false), vec![], DisableOptions::default()).unwrap_err();
         assert!(none.contains("there is nothing to disable"), "{none}");
     }
 
@@ -182,14 +175,14 @@ mod tests {
             {"type": "Failed", "status": "True", "reason": "PodsFailed", "message": "1 of 3 Pods",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]});
         let failed = || vec![in_place(true, &status)];
-        let error = off(&web(true), failed(), Manner::default()).unwrap_err();
+        let error = disable_actions(&web(true), failed(), DisableOptions::default()).unwrap_err();
         assert!(
             error.contains("has failed (PodsFailed: 1 of 3 Pods)") && error.contains("add --force"),
             "{error}"
         );
-        let forced = Manner { delete: false, force: true };
-        assert_eq!(off(&web(true), failed(), forced).unwrap().len(), 1);
-        assert!(off(&web(false), failed(), Manner::default()).is_ok(), "it is released already");
+        let forced = DisableOptions { delete: false, force: true };
+        assert_eq!(disable_actions(&web(true), failed(), forced).unwrap().len(), 1);
+        assert!(disable_actions(&web(false), failed(), DisableOptions::default()).is_ok(), "it is released");
     }
 
     #[test]
@@ -206,10 +199,11 @@ mod tests {
         ] {
             let mut rollout = in_place(true, &status);
             rollout.metadata.generation = Some(2);
-            let plain = Manner { delete: false, force: false };
-            let told = off(&web(true), vec![rollout.clone()], plain).unwrap_err();
-            assert!(told.contains("its update has failed") && told.contains("--force"), "{told}");
-            assert!(off(&web(true), vec![rollout], Manner { force: true, ..plain }).is_ok());
+            let plain = DisableOptions { delete: false, force: false };
+            let error = disable_actions(&web(true), vec![rollout.clone()], plain).unwrap_err();
+            assert!(error.contains("its update has failed") && error.contains("--force"), "{error}");
+            let forced = DisableOptions { force: true, ..plain };
+            assert!(disable_actions(&web(true), vec![rollout], forced).is_ok());
         }
     }
 }

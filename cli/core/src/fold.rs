@@ -88,9 +88,9 @@ fn quiet_pods(item: &Item) -> usize {
 fn sum(pods: &[&Item]) -> String {
     let counts = [(Mark::Done, "done"), (Mark::Waiting, "waiting"), (Mark::Plain, "ready")];
     let counts = counts.map(|(mark, name)| (pods.iter().filter(|pod| pod.mark == mark).count(), name));
-    let told =
+    let texts =
         counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}"));
-    told.collect::<Vec<_>>().join(", ")
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 /// The most urgent mark of an item and of all below it.

@@ -1,15 +1,15 @@
 //! Waiting for the end of one request: judges each state of it.
 
 use crate::plain;
-use crate::standing::{Progress, Request, Standing, armed, standing};
+use crate::summary::{Progress, Request, Summary, armed_summary, summary};
 
 /// How a wait ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The request has done its work.
-    Done(Standing),
+    Done(Summary),
     /// The request has not done so, and will not do so by itself.
-    Failed(Standing),
+    Failed(Summary),
     /// The request is gone, for this reason.
     Gone(String),
 }
@@ -19,28 +19,28 @@ const MOST: usize = 600;
 
 impl Ending {
     /// The line for the user; `name` is the request's, such as `podresize.pitstop.dev/web-0-x2x4p`.
-    pub fn told(&self, name: &str) -> String {
+    pub fn message(&self, name: &str) -> String {
         match self {
-            Self::Done(standing) => format!("{name} done: {}", why(standing)),
-            Self::Failed(standing) => format!("{name} failed: {}", why(standing)),
+            Self::Done(summary) => format!("{name} done: {}", why(summary)),
+            Self::Failed(summary) => format!("{name} failed: {}", why(summary)),
             Self::Gone(why) => format!("{name}: {}", plain::line(why, MOST)),
         }
     }
 }
 
 /// The line for the user after a timeout; `last` is how far the request was.
-pub fn timed_out(name: &str, last: Option<&Standing>) -> String {
+pub fn timed_out(name: &str, last: Option<&Summary>) -> String {
     let waits = last.map(|last| format!(", which is open: {}", why(last))).unwrap_or_default();
     format!("timed out waiting for {name}{waits}")
 }
 
 /// Reason and message.
-fn why(standing: &Standing) -> String {
-    let reason = plain::line(&standing.reason, 128);
-    if standing.message.is_empty() {
+fn why(summary: &Summary) -> String {
+    let reason = plain::line(&summary.reason, 128);
+    if summary.message.is_empty() {
         return reason;
     }
-    format!("{reason}: {}", plain::line(&standing.message, MOST))
+    format!("{reason}: {}", plain::line(&summary.message, MOST))
 }
 
 /// The goal of a wait.
@@ -58,15 +58,15 @@ pub enum Goal {
 
 /// The state of a wait for one request. The UID identifies it: another object of that name is another request.
 #[derive(Clone, Debug, Default)]
-pub struct Follow {
+pub struct Tracker {
     uid: Option<String>,
     /// Least `metadata.generation` that counts.
     generation: i64,
     goal: Goal,
-    last: Option<Standing>,
+    last: Option<Summary>,
 }
 
-impl Follow {
+impl Tracker {
     /// Waits for the object of that UID (`None`: of `request`), at the generation of `request` or a later one.
     pub fn of<R: Request>(request: &R, uid: Option<String>) -> Self {
         let meta = request.meta();
@@ -86,15 +86,15 @@ impl Follow {
     }
 
     /// How far the request was when last seen.
-    pub fn last(&self) -> Option<&Standing> {
+    pub fn last(&self) -> Option<&Summary> {
         self.last.as_ref()
     }
 
     /// Judges a state of the object; `None`: the wait goes on.
-    pub fn see<R: Request>(&mut self, request: &R) -> Option<Ending> {
+    pub fn judge<R: Request>(&mut self, request: &R) -> Option<Ending> {
         if request.meta().uid != self.uid {
             return Some(Ending::Gone(format!(
-                "it was deleted, and another of its name was made{}",
+                "it was deleted, and another object with its name was created{}",
                 self.when_last_seen()
             )));
         }
@@ -102,38 +102,38 @@ impl Follow {
         if request.meta().generation.is_some_and(|generation| generation < self.generation) {
             return None;
         }
-        let now = if self.goal == Goal::Armed { armed(request) } else { standing(request) };
+        let now = if self.goal == Goal::Armed { armed_summary(request) } else { summary(request) };
         self.last = Some(now.clone());
-        let told_of = request.update_generation().unwrap_or_default();
+        let reported = request.update_generation().unwrap_or_default();
         match (now.progress, self.goal) {
             (Progress::Open, _) => None,
             // The workload was released before its Pods had the change.
-            (Progress::Succeeded, Goal::Update(asked)) if asked <= told_of && request.is_given_up() => {
+            (Progress::Succeeded, Goal::Update(asked)) if asked <= reported && request.is_given_up() => {
                 Some(Ending::Failed(now))
             }
             (Progress::Succeeded, _) => Some(Ending::Done(now)),
-            (Progress::Failed, Goal::Update(asked)) if asked > told_of => None,
+            (Progress::Failed, Goal::Update(asked)) if asked > reported => None,
             (Progress::Failed, _) => Some(Ending::Failed(now)),
         }
     }
 
     /// The object was deleted; `last` is its last state, if the API server showed it.
     pub fn deleted<R: Request>(&mut self, last: Option<&R>) -> Ending {
-        if let Some(ending) = last.and_then(|last| self.see(last)) {
+        if let Some(ending) = last.and_then(|last| self.judge(last)) {
             return ending;
         }
         Ending::Gone(format!(
-            "it was deleted{}. With ttlSecondsAfterFinished it is deleted after its end: then its events say how it ended",
+            "it was deleted{}. If ttlSecondsAfterFinished deleted it after its end, its events say how it ended",
             self.when_last_seen()
         ))
     }
 
     fn when_last_seen(&self) -> String {
         match &self.last {
-            Some(Standing { reason, message, .. }) if message.is_empty() => {
+            Some(Summary { reason, message, .. }) if message.is_empty() => {
                 format!(" while it was open ({reason})")
             }
-            Some(Standing { reason, message, .. }) => format!(" while it was open ({reason}: {message})"),
+            Some(Summary { reason, message, .. }) => format!(" while it was open ({reason}: {message})"),
             None => String::new(),
         }
     }
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_now_ends_the_wait() {
-        let mut follow = Follow::of(&rollout("a", 3, 2, "True"), None);
-        assert_eq!(follow.see(&rollout("a", 2, 2, "True")), None, "an older state of it");
-        assert_eq!(follow.see(&rollout("a", 3, 2, "True")), None, "a status of an older spec");
-        assert_eq!(follow.see(&rollout("a", 3, 3, "False")), None);
-        assert_eq!(follow.last().unwrap().reason, "Restarting");
-        assert!(matches!(follow.see(&rollout("a", 4, 4, "True")), Some(Ending::Done(_))));
+        let mut tracker = Tracker::of(&rollout("a", 3, 2, "True"), None);
+        assert_eq!(tracker.judge(&rollout("a", 2, 2, "True")), None, "an older state of it");
+        assert_eq!(tracker.judge(&rollout("a", 3, 2, "True")), None, "a status of an older spec");
+        assert_eq!(tracker.judge(&rollout("a", 3, 3, "False")), None);
+        assert_eq!(tracker.last().unwrap().reason, "Restarting");
+        assert!(matches!(tracker.judge(&rollout("a", 4, 4, "True")), Some(Ending::Done(_))));
     }
 
     #[test]
@@ -179,12 +179,12 @@ mod tests {
             }
             serde_json::from_value::<InPlaceRollout>(object).unwrap()
         };
-        let mut follow = Follow::of(&failed(None), None).until(Goal::Update(7));
-        assert_eq!(follow.see(&failed(None)), None);
-        assert_eq!(follow.see(&failed(Some(6))), None);
-        assert!(matches!(follow.see(&failed(Some(7))), Some(Ending::Failed(_))));
-        let mut any = Follow::of(&failed(None), None);
-        assert!(matches!(any.see(&failed(None)), Some(Ending::Failed(_))));
+        let mut tracker = Tracker::of(&failed(None), None).until(Goal::Update(7));
+        assert_eq!(tracker.judge(&failed(None)), None);
+        assert_eq!(tracker.judge(&failed(Some(6))), None);
+        assert!(matches!(tracker.judge(&failed(Some(7))), Some(Ending::Failed(_))));
+        let mut any = Tracker::of(&failed(None), None);
+        assert!(matches!(any.judge(&failed(None)), Some(Ending::Failed(_))));
     }
 
     #[test]
@@ -195,9 +195,9 @@ mod tests {
                 json!({"revision": "r", "generation": generation, "ended": "Superseded"});
             serde_json::from_value::<InPlaceRollout>(object).unwrap()
         };
-        let mut follow = Follow::of(&released(6), None).until(Goal::Update(7));
-        assert!(!matches!(follow.see(&released(6)), Some(Ending::Failed(_))), "that was the change before");
-        assert!(matches!(follow.see(&released(7)), Some(Ending::Failed(_))));
+        let mut tracker = Tracker::of(&released(6), None).until(Goal::Update(7));
+        assert!(!matches!(tracker.judge(&released(6)), Some(Ending::Failed(_))), "it was another change");
+        assert!(matches!(tracker.judge(&released(7)), Some(Ending::Failed(_))));
     }
 
     #[test]
@@ -205,33 +205,33 @@ mod tests {
         let armed = |generation: i64, observed: i64, status: &str| {
             let mut object = serde_json::to_value(rollout("a", generation, 1, "True")).unwrap();
             object["spec"]["templateChanges"] = json!("InPlace");
-            let told = json!({"type": "Armed", "status": status, "reason": "Proving", "message": "it is tried",
+            let entry = json!({"type": "Armed", "status": status, "reason": "Proving", "message": "tried",
                 "observedGeneration": observed, "lastTransitionTime": "2026-01-01T00:00:00Z"});
-            object["status"]["conditions"].as_array_mut().unwrap().push(told);
+            object["status"]["conditions"].as_array_mut().unwrap().push(entry);
             serde_json::from_value::<InPlaceRollout>(object).unwrap()
         };
-        let mut follow = Follow::of(&rollout("a", 2, 1, "True"), None).until(Goal::Armed);
-        assert_eq!(follow.see(&rollout("a", 2, 2, "True")), None, "the controller has not said so");
-        assert_eq!(follow.see(&armed(2, 1, "True")), None, "it has said so of an older spec");
-        assert_eq!(follow.see(&armed(2, 2, "False")), None);
-        assert_eq!(follow.last().unwrap().reason, "Proving");
-        assert!(matches!(follow.see(&armed(2, 2, "True")), Some(Ending::Done(_))));
+        let mut tracker = Tracker::of(&rollout("a", 2, 1, "True"), None).until(Goal::Armed);
+        assert_eq!(tracker.judge(&rollout("a", 2, 2, "True")), None, "the condition is not set");
+        assert_eq!(tracker.judge(&armed(2, 1, "True")), None, "the condition is of an older spec");
+        assert_eq!(tracker.judge(&armed(2, 2, "False")), None);
+        assert_eq!(tracker.last().unwrap().reason, "Proving");
+        assert!(matches!(tracker.judge(&armed(2, 2, "True")), Some(Ending::Done(_))));
     }
 
     #[test]
     fn another_object_of_its_name_is_another_request() {
-        let mut follow = Follow::of(&rollout("a", 1, 1, "False"), None);
-        assert_eq!(follow.see(&rollout("a", 1, 1, "False")), None);
-        let Some(Ending::Gone(why)) = follow.see(&rollout("b", 1, 1, "True")) else { panic!("it goes on") };
+        let mut tracker = Tracker::of(&rollout("a", 1, 1, "False"), None);
+        assert_eq!(tracker.judge(&rollout("a", 1, 1, "False")), None);
+        let Some(Ending::Gone(why)) = tracker.judge(&rollout("b", 1, 1, "True")) else { panic!("it waits") };
         assert_eq!(
             why,
-            "it was deleted, and another of its name was made while it was open (Restarting: 1 of 2 Pods)"
+            "it was deleted, and another object with its name was created while it was open (Restarting: 1 of 2 Pods)"
         );
     }
 
     #[test]
     fn an_end_is_told_in_one_line() {
-        let standing = Standing {
+        let summary = Summary {
             progress: Progress::Failed,
             phase: "Failed",
             reason: "PullFailed".into(),
@@ -239,24 +239,24 @@ mod tests {
             since: None,
         };
         let (bare, name) =
-            (Standing { message: String::new(), ..standing.clone() }, "podimageupdate.pitstop.dev/x");
-        let told = "podimageupdate.pitstop.dev/x failed: PullFailed: registry says\\n\\u{1b}[31mno";
-        assert_eq!(Ending::Failed(standing.clone()).told(name), told);
-        assert_eq!(Ending::Done(bare).told(name), "podimageupdate.pitstop.dev/x done: PullFailed");
+            (Summary { message: String::new(), ..summary.clone() }, "podimageupdate.pitstop.dev/x");
+        let expected = "podimageupdate.pitstop.dev/x failed: PullFailed: registry says\\n\\u{1b}[31mno";
+        assert_eq!(Ending::Failed(summary.clone()).message(name), expected);
+        assert_eq!(Ending::Done(bare).message(name), "podimageupdate.pitstop.dev/x done: PullFailed");
         assert_eq!(timed_out(name, None), "timed out waiting for podimageupdate.pitstop.dev/x");
-        assert!(timed_out(name, Some(&standing)).contains(", which is open: PullFailed: registry"));
+        assert!(timed_out(name, Some(&summary)).contains(", which is open: PullFailed: registry"));
     }
 
     #[test]
     fn one_that_is_deleted_with_its_success_has_succeeded() {
-        let mut follow = Follow::of(&rollout("a", 1, 1, "False"), None);
-        assert!(matches!(follow.deleted(Some(&rollout("a", 1, 1, "True"))), Ending::Done(_)));
-        let Ending::Gone(why) = follow.deleted(Some(&rollout("a", 1, 1, "False"))) else {
+        let mut tracker = Tracker::of(&rollout("a", 1, 1, "False"), None);
+        assert!(matches!(tracker.deleted(Some(&rollout("a", 1, 1, "True"))), Ending::Done(_)));
+        let Ending::Gone(why) = tracker.deleted(Some(&rollout("a", 1, 1, "False"))) else {
             panic!("it ended")
         };
         assert!(why.starts_with("it was deleted while it was open (Restarting: 1 of 2 Pods). "), "{why}");
-        let mut unseen = Follow::of(&rollout("a", 1, 1, "False"), None);
+        let mut unseen = Tracker::of(&rollout("a", 1, 1, "False"), None);
         let Ending::Gone(why) = unseen.deleted::<InPlaceRollout>(None) else { panic!("it ended") };
-        assert!(why.starts_with("it was deleted. With ttlSecondsAfterFinished"), "{why}");
+        assert!(why.starts_with("it was deleted. If ttlSecondsAfterFinished"), "{why}");
     }
 }

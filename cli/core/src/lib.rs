@@ -1,6 +1,7 @@
 //! The decisions and pictures of `kubectl pitstop`: targets, the requests to make, the tree of a workload,
 //! and the meaning of reasons. No I/O and no clock: time comes in as a value.
 
+mod blockers;
 pub mod cancel;
 pub mod change;
 pub mod changes;
@@ -13,8 +14,8 @@ pub mod enable;
 pub mod explain;
 mod fold;
 pub mod follow;
-mod holds;
 pub mod known;
+pub mod naming;
 pub mod node;
 pub mod opt_in;
 pub mod page;
@@ -27,11 +28,10 @@ pub mod scope;
 pub mod selected;
 pub mod set_image;
 pub mod share;
-pub mod standing;
 pub mod strategy;
+pub mod summary;
 pub mod switch;
 pub mod target;
-pub mod told;
 pub mod tree;
 pub mod undo;
 pub mod workload;

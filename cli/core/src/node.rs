@@ -12,10 +12,10 @@ use pitstop_api::quantity::Resource;
 use serde::Serialize;
 
 use crate::doctor::MOST_ORDERS;
-use crate::explain::{NodeFacts, of_daemon};
+use crate::explain::{NodeFacts, daemon_text, last_answer};
 use crate::known::Known;
 use crate::plain;
-use crate::standing::{Request, standing};
+use crate::summary::{Request, summary};
 use crate::tree::{Item, Mark, Tree, short_id};
 
 /// Most characters of a message of the daemon.
@@ -34,7 +34,7 @@ impl Owner {
     /// The UID of a request, and its entry.
     pub fn of<R: Request>(request: &R) -> (String, Self) {
         let name = format!("{}/{}", R::KIND.short(), plain::line(&request.name_any(), 253));
-        (request.uid().unwrap_or_default(), Self { name, since: standing(request).since })
+        (request.uid().unwrap_or_default(), Self { name, since: summary(request).since })
     }
 }
 
@@ -51,8 +51,8 @@ pub fn tree(name: &str, facts: &NodeFacts, owners: &BTreeMap<String, Owner>) -> 
     let (mark, text) = match &facts.ready {
         Known::Is(true) => (Mark::Plain, "Ready".to_owned()),
         Known::Is(false) => (Mark::NotReady, "not Ready: its kubelet does nothing now".to_owned()),
-        Known::Missing => (Mark::NotReady, "there is no such node any more".to_owned()),
-        Known::Unread(why) => (Mark::Plain, format!("whether it is Ready cannot be read: {why}")),
+        Known::Missing => (Mark::NotReady, "there is no such node".to_owned()),
+        Known::Unread(why) => (Mark::Plain, format!("cannot read whether it is Ready: {why}")),
     };
     let mut root = Item { mark, text: plain::line(&text, MOST_TEXT), ..Item::new(plain::line(name, 253)) };
     root.items.push(daemon(facts));
@@ -63,11 +63,11 @@ pub fn tree(name: &str, facts: &NodeFacts, owners: &BTreeMap<String, Owner>) -> 
             root.items.push(held(work));
         }
         Known::Missing => {
-            let text = "none yet: the first order for a node makes it".to_owned();
+            let text = "none yet: the first order for the node creates it".to_owned();
             root.items.push(Item { text, ..Item::new("order book") });
         }
         Known::Unread(why) => {
-            unread.push(plain::line(&format!("the order book cannot be read: {why}"), MOST_TEXT));
+            unread.push(plain::line(&format!("cannot read the order book: {why}"), MOST_TEXT));
         }
     }
     Tree { items: vec![root], unread, ..Tree::default() }
@@ -80,24 +80,16 @@ fn daemon(facts: &NodeFacts) -> Item {
         Known::Is((_, false)) | Known::Missing => Mark::NotReady,
         Known::Unread(_) => Mark::Plain,
     };
-    let mut text = of_daemon(facts);
+    let mut text = daemon_text(facts);
     let mut since = None;
     if let Known::Is(work) = &facts.work {
         let read = work.status.as_ref().and_then(|it| it.observed_generation);
         if let (Some(read), Some(now)) = (read, work.metadata.generation) {
             text = format!("{text}; has read generation {read} of {now} of its orders");
         }
-        since = last_word(work);
+        since = last_answer(work);
     }
     Item { mark, since, text: plain::line(&text, MOST_TEXT), ..Item::new("daemon") }
-}
-
-/// When the daemon last wrote the status: only the daemon may.
-fn last_word(work: &NodeWork) -> Option<DateTime<Utc>> {
-    let fields = work.metadata.managed_fields.iter().flatten();
-    let told = fields.filter(|it| it.subresource.as_deref() == Some("status"));
-    let seconds = told.filter_map(|it| Some(it.time.as_ref()?.0.as_second())).max()?;
-    DateTime::from_timestamp(seconds, 0)
 }
 
 fn orders(work: &NodeWork, owners: &BTreeMap<String, Owner>) -> Item {
@@ -129,7 +121,7 @@ fn of_order(order: &Order, answer: Option<&Answer>, closed: bool, owner: Option<
     let (attempt, id) = (order_attempt(&order.id), short_id(&order.container.id));
     let mut text = format!("{verb} for {whose}, attempt {attempt}, {how}container {id}");
     if closed {
-        text.push_str(", closed: nothing of it begins any more");
+        text.push_str(", closed: the daemon begins nothing new");
     }
     if let Some(message) = answer.map(|it| it.message.as_str()).filter(|it| !it.is_empty()) {
         text = format!("{text}: {message}");
@@ -153,7 +145,7 @@ fn action(action: &OrderAction) -> (&'static str, String) {
     if let Some(resize) = &action.resize {
         return match resize.container.as_ref().or(resize.pod.as_ref()) {
             Some(bounds) => ("resize", format!("{}, ", bounded(bounds))),
-            None => ("give back", String::new()),
+            None => ("restore", String::new()),
         };
     }
     if let Some(pull) = &action.pull {
@@ -221,7 +213,7 @@ mod tests {
 ├─ ✔ daemon                30s  pitstop-daemon-x is ready, with containerd 2.4.2; has read generation 6 of 7 of its orders
 ├─ · orders: 3 of 64
 │  ├─ ● shop/web-0 app     90s  Acknowledged: stop for crr/one, attempt 1, grace 30s, container 0123456789ab: the hook\\u{1b}[2J runs
-│  ├─ ✗ shop/web-1 app          Failed (ResizeFailed): resize for owner u-2, attempt 3, cpu 250m to 500m, memory 256Mi, container 0123456789ab, closed: nothing of it begins any more
+│  ├─ ✗ shop/web-1 app          Failed (ResizeFailed): resize for owner u-2, attempt 3, cpu 250m to 500m, memory 256Mi, container 0123456789ab, closed: the daemon begins nothing new
 │  └─ ○ shop/web-2 app          no answer: pull for owner u-3, attempt 1, image shop/web:v2, container 0123456789ab
 └─ · held: 1 of 128
    └─ · shop/db                 cpu 250m to 500m, memory 256Mi
@@ -283,9 +275,9 @@ mod tests {
     #[test]
     fn what_is_not_there_or_cannot_be_read_is_told() {
         let nothing = NodeFacts { ready: Known::Missing, work: Known::Missing, daemon: Known::Missing };
-        let told = drawn(&nothing, 200);
-        for line in ["there is no such node any more", "there is none on this node", "none yet"] {
-            assert!(told.contains(line), "{told}");
+        let text = drawn(&nothing, 200);
+        for line in ["there is no such node", "there is no daemon on this node", "none yet"] {
+            assert!(text.contains(line), "{text}");
         }
         let hidden = || "nodes is forbidden\u{1b}".to_owned();
         let unread = NodeFacts {
@@ -293,9 +285,9 @@ mod tests {
             work: Known::Unread(hidden()),
             daemon: Known::Unread(hidden()),
         };
-        let told = drawn(&unread, 200);
-        assert!(told.contains("the order book cannot be read: nodes is forbidden\\u{1b}"), "{told}");
-        assert!(!told.contains('\u{1b}'), "{told:?}");
+        let text = drawn(&unread, 200);
+        assert!(text.contains("cannot read the order book: nodes is forbidden\\u{1b}"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
     }
 
     #[test]
@@ -303,8 +295,8 @@ mod tests {
         let mut full = work();
         let order = full.spec.orders[0].clone();
         full.spec.orders = vec![order; MOST_ORDERS];
-        let told = drawn(&NodeFacts { work: Known::Is(Box::new(full)), ..facts() }, 200);
-        assert!(told.contains("! orders: 64 of 64") && told.contains("full: further orders wait"), "{told}");
+        let text = drawn(&NodeFacts { work: Known::Is(Box::new(full)), ..facts() }, 200);
+        assert!(text.contains("! orders: 64 of 64") && text.contains("full: further orders wait"), "{text}");
         assert_eq!(namespaces(&work()), ["shop"]);
     }
 }

@@ -47,7 +47,7 @@ pub fn binding(namespace: &str, system: &str) -> RoleBinding {
 }
 
 /// Fails if the existing binding has another role, or lacks a wanted subject.
-pub fn gives(existing: &RoleBinding, wanted: &RoleBinding) -> Result<(), String> {
+pub fn check_binding(existing: &RoleBinding, wanted: &RoleBinding) -> Result<(), String> {
     let subjects = existing.subjects.as_deref().unwrap_or_default();
     let has = |subject: &Subject| {
         subjects
@@ -61,8 +61,8 @@ pub fn gives(existing: &RoleBinding, wanted: &RoleBinding) -> Result<(), String>
     }
     let system = wanted.subjects.iter().flatten().find_map(|it| it.namespace.as_deref()).unwrap_or_default();
     Err(format!(
-        "rolebinding/{ROLE} is there and does not bind ClusterRole {ROLE} to the service account {system}/{ACCOUNT}: delete it and try \
-         again, or name the controller's namespace with --controller-namespace"
+        "rolebinding/{ROLE} exists, but does not bind ClusterRole {ROLE} to the service account {system}/{ACCOUNT}: delete it and \
+         try again, or name the controller's namespace with --controller-namespace"
     ))
 }
 
@@ -87,13 +87,14 @@ mod tests {
     #[test]
     fn another_binding_of_that_name_is_not_taken_for_it() {
         let wanted = binding("shop", "pitstop-system");
-        assert_eq!(gives(&wanted, &wanted), Ok(()));
+        assert_eq!(check_binding(&wanted, &wanted), Ok(()));
         let elsewhere = binding("shop", "other");
-        assert!(gives(&elsewhere, &wanted).unwrap_err().contains("pitstop-system/pitstop-controller"));
+        let error = check_binding(&elsewhere, &wanted).unwrap_err();
+        assert!(error.contains("pitstop-system/pitstop-controller"), "{error}");
         let mut role = wanted.clone();
         role.role_ref.name = "view".to_owned();
-        assert!(gives(&role, &wanted).is_err());
+        assert!(check_binding(&role, &wanted).is_err());
         let nobody = RoleBinding { subjects: None, ..wanted.clone() };
-        assert!(gives(&nobody, &wanted).is_err());
+        assert!(check_binding(&nobody, &wanted).is_err());
     }
 }

@@ -7,7 +7,7 @@ const PAGE: &str = include_str!("../../../docs/troubleshooting.md");
 
 /// The headings of the columns.
 const MEANS: &str = "what it means";
-const CURE: &str = "what to do";
+const TO_DO: &str = "what to do";
 
 /// A reason's row on the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +15,15 @@ pub struct Meaning {
     /// What it means.
     pub means: String,
     /// What to do; empty: only wait.
-    pub cure: String,
+    pub to_do: String,
 }
 
 /// The meaning of a reason in the conditions of that kind: the row in the kind's own sections, or the page's first row.
 pub fn meaning(kind: RequestKind, reason: &str) -> Option<Meaning> {
     let all = || rows(PAGE).filter(|row| row.is_for(reason));
     let own = all().find(|row| row.section.contains(section(kind)));
-    own.or_else(|| all().next()).map(|row| Meaning { means: plain(row.means), cure: plain(row.cure) })
+    let row = own.or_else(|| all().next())?;
+    Some(Meaning { means: without_links(row.means), to_do: without_links(row.to_do) })
 }
 
 /// The text that all headings of a kind's sections contain.
@@ -40,7 +41,7 @@ struct Row<'a> {
     section: &'a str,
     reasons: &'a str,
     means: &'a str,
-    cure: &'a str,
+    to_do: &'a str,
 }
 
 impl Row<'_> {
@@ -52,7 +53,7 @@ impl Row<'_> {
 
 /// The rows of tables with a column for meanings; other columns are left out.
 fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
-    let (mut section, mut means, mut cure) = ("", None, None);
+    let (mut section, mut means, mut to_do) = ("", None, None);
     page.lines().filter_map(move |line| {
         if let Some(heading) = line.strip_prefix("## ") {
             section = heading;
@@ -63,24 +64,24 @@ fn rows(page: &str) -> impl Iterator<Item = Row<'_>> {
         if !first.starts_with('`') {
             if !first.starts_with("--") {
                 let column = |name: &str| cells.iter().position(|cell| *cell == name);
-                (means, cure) = (column(MEANS), column(CURE));
+                (means, to_do) = (column(MEANS), column(TO_DO));
             }
             return None;
         }
         let cell = |column: Option<usize>| column.and_then(|column| cells.get(column)).copied();
-        Some(Row { section, reasons: first, means: cell(means)?, cure: cell(cure).unwrap_or_default() })
+        Some(Row { section, reasons: first, means: cell(means)?, to_do: cell(to_do).unwrap_or_default() })
     })
 }
 
 /// All reasons in the sections whose headings contain that text.
 #[cfg(test)]
-pub(crate) fn named(section: &str) -> std::collections::BTreeSet<&'static str> {
+pub(crate) fn reasons_in(section: &str) -> std::collections::BTreeSet<&'static str> {
     let rows = rows(PAGE).filter(|row| row.section.contains(section));
     rows.flat_map(|row| row.reasons.split('`').skip(1).step_by(2)).collect()
 }
 
 /// Markdown for a terminal, with each link replaced by its text.
-fn plain(text: &str) -> String {
+fn without_links(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('[') {
@@ -103,7 +104,7 @@ mod tests {
         let restart = meaning(RequestKind::Restart, "Queued").unwrap();
         assert!(restart.means.contains("earlier restarts"), "{restart:?}");
         let waits = meaning(RequestKind::Restart, "WaitingForDaemon").unwrap();
-        assert!(waits.cure.contains("Is a daemon ready"), "{waits:?}");
+        assert!(waits.to_do.contains("Is a daemon ready"), "{waits:?}");
         let resize = meaning(RequestKind::Resize, "Queued");
         assert!(resize.is_some_and(|resize| resize.means != restart.means));
         assert_eq!(meaning(RequestKind::Restart, "NoSuchReason"), None);
@@ -112,8 +113,8 @@ mod tests {
 
     #[test]
     fn of_links_the_text_is_left() {
-        assert_eq!(plain("A [drain](a.md#b) begins, `x[0]` too"), "A drain begins, `x[0]` too");
-        assert_eq!(plain("none"), "none");
+        assert_eq!(without_links("A [drain](a.md#b) begins, `x[0]` too"), "A drain begins, `x[0]` too");
+        assert_eq!(without_links("none"), "none");
         assert!(rows(PAGE).count() > 100, "the page has other tables now");
         for kind in RequestKind::ALL {
             assert!(rows(PAGE).any(|row| row.section.contains(section(kind))), "{kind:?} has no section");

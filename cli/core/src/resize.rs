@@ -11,11 +11,11 @@ use pitstop_api::rollout::InPlaceRollout;
 use pitstop_api::text::quoted;
 
 use crate::containers::{Choice, DEFAULT_CONTAINER, choose};
-use crate::restart::for_pod;
+use crate::restart::metadata_for;
 
 /// The options of a resize.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ResizeOptions {
     /// Requests and limits.
     pub resources: NewResources,
     /// Seconds after which the request ends.
@@ -36,7 +36,7 @@ pub fn amounts(words: &[String]) -> Result<BTreeMap<String, Amount>, String> {
             word.split_once('=').filter(|(resource, amount)| !(resource.is_empty() || amount.is_empty()));
         let (resource, amount) = parts.ok_or_else(|| {
             format!(
-                "{} is no amount of a resource: write cpu=500m, cpu=+20%, memory=1Gi or memory=x1.5",
+                "{} is not an amount of a resource: write cpu=500m, cpu=+20%, memory=1Gi or memory=x1.5",
                 quoted(word)
             )
         })?;
@@ -48,46 +48,48 @@ pub fn amounts(words: &[String]) -> Result<BTreeMap<String, Amount>, String> {
 }
 
 /// The request that resizes containers of a Pod. Errors name the object, the field, and what would be right.
-pub fn request(pod: &Pod, choice: &Choice, wish: &Wish) -> Result<PodResize, String> {
+pub fn request(pod: &Pod, choice: &Choice, options: &ResizeOptions) -> Result<PodResize, String> {
     let target = format!("pod/{}", pod.name_any());
     let spec = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
-    if wish.resources.requests.is_empty() && wish.resources.limits.is_empty() {
-        return Err(format!("say what {target} is to have: cpu=+20% or memory=1Gi, or --limits memory=1Gi"));
+    if options.resources.requests.is_empty() && options.resources.limits.is_empty() {
+        return Err(format!(
+            "name new resources of {target}: cpu=+20% or memory=1Gi, or --limits memory=1Gi"
+        ));
     }
     let default = pod.annotations().get(DEFAULT_CONTAINER).map(String::as_str);
     let names = choose(&target, spec, default, choice)?;
     let containers =
-        names.into_iter().map(|name| ContainerResize { name, resources: wish.resources.clone() });
+        names.into_iter().map(|name| ContainerResize { name, resources: options.resources.clone() });
     let spec = PodResizeSpec {
         pod_ref: PodRef { name: pod.name_any(), uid: pod.uid() },
         containers: containers.collect(),
-        active_deadline_seconds: wish.deadline,
-        rollback_on_failure: wish
+        active_deadline_seconds: options.deadline,
+        rollback_on_failure: options
             .observe
             .map(|observe_seconds| RollbackOnFailure { observe_seconds, ..RollbackOnFailure::default() }),
-        ttl_seconds_after_finished: wish.ttl,
-        dry_run: wish.check,
+        ttl_seconds_after_finished: options.ttl,
+        dry_run: options.check,
         ..PodResizeSpec::default()
     };
     resize::validate(&spec).map_err(|invalid| format!("the resize of {target}: {invalid}"))?;
     let mut request = PodResize::new("", spec);
-    request.metadata = for_pod(pod);
+    request.metadata = metadata_for(pod);
     Ok(request)
 }
 
 /// The error that this command resizes no workload, with the right command; `acting` is the workload's rollout.
-pub fn of_workload(target: &str, acting: Option<&InPlaceRollout>) -> String {
+pub fn workload_error(target: &str, acting: Option<&InPlaceRollout>) -> String {
     let native = format!("`kubectl set resources {target} --containers=NAME --requests=cpu=500m`");
     if acting.is_some_and(|rollout| rollout.spec.changes_in_place()) {
         return format!(
-            "the resources of {target} are in its template: change them there, with {native}. Its InPlaceRollout gives them to the \
-             running Pods while the workload is parked (on Kubernetes 1.36 and later by the component park; else see \
-             docs/tasks/update-a-workload.md)"
+            "the resources of {target} are in its template: change them there, with {native}. Its InPlaceRollout applies them to \
+             the running Pods if the workload is parked: by the component park on Kubernetes 1.36 and later, otherwise see \
+             docs/tasks/update-a-workload.md"
         );
     }
     format!(
-        "the resources of {target} are in its template: run `kubectl pitstop enable {target}` first, so that changes of the template \
-         are made in the running Pods, and then {native}. A single Pod is resized by `kubectl pitstop resize pod/NAME`"
+        "the resources of {target} are in its template: run `kubectl pitstop enable {target}` first to make template changes \
+         in the running Pods, and then {native}. To resize a single Pod, run `kubectl pitstop resize pod/NAME`"
     )
 }
 
@@ -108,10 +110,10 @@ mod tests {
         words.iter().map(|&word| word.to_owned()).collect()
     }
 
-    fn wish(requests: &[&str], limits: &[&str]) -> Wish {
+    fn options(requests: &[&str], limits: &[&str]) -> ResizeOptions {
         let read = |list: &[&str]| amounts(&words(list)).unwrap();
         let resources = NewResources { requests: read(requests), limits: read(limits) };
-        Wish { resources, ..Wish::default() }
+        ResizeOptions { resources, ..ResizeOptions::default() }
     }
 
     fn app() -> Choice {
@@ -120,13 +122,13 @@ mod tests {
 
     #[test]
     fn amounts_go_to_the_api_as_they_are_written() {
-        let wish = Wish {
+        let options = ResizeOptions {
             observe: Some(60),
             deadline: Some(120),
             check: true,
-            ..wish(&["cpu=+20%", "memory=x1.5"], &["memory=1Gi"])
+            ..options(&["cpu=+20%", "memory=x1.5"], &["memory=1Gi"])
         };
-        let request = request(&pod(), &app(), &wish).unwrap();
+        let request = request(&pod(), &app(), &options).unwrap();
         assert_eq!(
             serde_json::to_value(&request).unwrap(),
             json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodResize",
@@ -140,30 +142,30 @@ mod tests {
 
     #[test]
     fn what_is_no_amount_is_refused_before_anything_is_sent() {
-        for (request, told) in [
+        for (request, expected) in [
             (
-                request(&pod(), &app(), &wish(&["cpu=lots"], &[])),
+                request(&pod(), &app(), &options(&["cpu=lots"], &[])),
                 "the resize of pod/web-0: spec.containers[0].resources.requests.cpu: \"lots\" is no amount of cpu: write a quantity such as 500m",
             ),
             (
-                request(&pod(), &app(), &wish(&["gpu=1"], &[])),
+                request(&pod(), &app(), &options(&["gpu=1"], &[])),
                 "requests.gpu: only cpu and memory can be resized in place",
             ),
-            (request(&pod(), &app(), &wish(&[], &[])), "say what pod/web-0 is to have"),
+            (request(&pod(), &app(), &options(&[], &[])), "name new resources of pod/web-0"),
             (
-                request(&pod(), &Choice::Named(vec![]), &wish(&["cpu=1"], &[])),
+                request(&pod(), &Choice::Named(vec![]), &options(&["cpu=1"], &[])),
                 "name a container of pod/web-0 with -c: app, log",
             ),
         ] {
             let error = request.unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
-        for (list, told) in [
-            (&["cpu"][..], "\"cpu\" is no amount"),
-            (&["=1"], "is no amount"),
+        for (list, expected) in [
+            (&["cpu"][..], "\"cpu\" is not an amount"),
+            (&["=1"], "is not an amount"),
             (&["cpu=1", "cpu=2"], "\"cpu\" is named twice"),
         ] {
-            assert!(amounts(&words(list)).unwrap_err().contains(told), "{list:?}");
+            assert!(amounts(&words(list)).unwrap_err().contains(expected), "{list:?}");
         }
     }
 
@@ -171,11 +173,11 @@ mod tests {
     fn a_workload_is_sent_to_its_template() {
         let mut in_place = for_deployment("web");
         in_place["templateChanges"] = json!("InPlace");
-        let told = of_workload("deployment/web", Some(&rollout("web", "00", &in_place)));
-        assert!(told.contains("`kubectl set resources deployment/web") && !told.contains("enable"), "{told}");
+        let text = workload_error("deployment/web", Some(&rollout("web", "00", &in_place)));
+        assert!(text.contains("`kubectl set resources deployment/web") && !text.contains("enable"), "{text}");
         for acting in [None, Some(&rollout("web", "00", &for_deployment("web")))] {
             assert!(
-                of_workload("deployment/web", acting)
+                workload_error("deployment/web", acting)
                     .contains("run `kubectl pitstop enable deployment/web` first")
             );
         }

@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 use crate::change::Change;
 use crate::containers::{Choice, DEFAULT_CONTAINER, choose};
 use crate::rollouts::changed;
-use crate::strategy::Steps;
+use crate::strategy::StrategyOptions;
 
-/// How the containers of a Pod are to be restarted.
+/// The options of a Pod's restart.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct RestartOptions {
     /// The mechanism; `None`: not set.
     pub mechanism: Option<Mechanism>,
     /// A container stops only after the one before it is up again.
@@ -34,17 +34,21 @@ pub struct Manner {
 }
 
 /// The request that restarts containers of a Pod. Errors name the object, the field, and what would be right.
-pub fn request(pod: &Pod, choice: &Choice, manner: &Manner) -> Result<ContainerRecreateRequest, String> {
+pub fn request(
+    pod: &Pod,
+    choice: &Choice,
+    options: &RestartOptions,
+) -> Result<ContainerRecreateRequest, String> {
     let name = pod.name_any();
     let target = format!("pod/{name}");
     let spec = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
     let default = pod.annotations().get(DEFAULT_CONTAINER).map(String::as_str);
     let containers = choose(&target, spec, default, choice)?;
     let strategy = RecreateStrategy {
-        mechanism: manner.mechanism,
-        ordered_recreate: manner.ordered,
-        unready_grace_period_seconds: manner.drain,
-        termination_grace_period_seconds: manner.grace,
+        mechanism: options.mechanism,
+        ordered_recreate: options.ordered,
+        unready_grace_period_seconds: options.drain,
+        termination_grace_period_seconds: options.grace,
         ..RecreateStrategy::default()
     };
     let spec = ContainerRecreateRequestSpec {
@@ -54,12 +58,12 @@ pub fn request(pod: &Pod, choice: &Choice, manner: &Manner) -> Result<ContainerR
             .map(|name| RecreateContainer { name, ..RecreateContainer::default() })
             .collect(),
         strategy: (strategy != RecreateStrategy::default()).then_some(strategy),
-        active_deadline_seconds: manner.deadline,
-        ttl_seconds_after_finished: manner.ttl,
+        active_deadline_seconds: options.deadline,
+        ttl_seconds_after_finished: options.ttl,
     };
     recreate::validate(&spec).map_err(|invalid| format!("the restart of {target}: {invalid}"))?;
     let mut request = ContainerRecreateRequest::new("", spec);
-    request.metadata = for_pod(pod);
+    request.metadata = metadata_for(pod);
     Ok(request)
 }
 
@@ -68,7 +72,7 @@ pub fn request(pod: &Pod, choice: &Choice, manner: &Manner) -> Result<ContainerR
 const MOST_OF_PREFIX: usize = 57;
 
 /// The metadata of a request for a Pod: the API server generates a name from the Pod's.
-pub fn for_pod(pod: &Pod) -> ObjectMeta {
+pub fn metadata_for(pod: &Pod) -> ObjectMeta {
     let name: String = pod.name_any().chars().take(MOST_OF_PREFIX).collect();
     ObjectMeta {
         generate_name: Some(format!("{}-", name.trim_end_matches(['-', '.']))),
@@ -77,40 +81,40 @@ pub fn for_pod(pod: &Pod) -> ObjectMeta {
     }
 }
 
-/// How the Pods of a workload are to be restarted.
+/// The options of a rollout's restart.
 #[derive(Clone, Debug, Default)]
-pub struct Roll {
+pub struct RolloutRestart {
     /// The named containers; empty: none were named.
     pub containers: Vec<String>,
     /// The strategy.
-    pub steps: Steps,
+    pub strategy: StrategyOptions,
 }
 
 /// The change by which a rollout restarts its Pods now. Without names, it restarts the containers that the rollout's
 /// author chose, or all main containers. `manager` is this program's field manager, whose own earlier choice does not
 /// count. Fails if the rollout is paused, or would be refused.
-pub fn again(
+pub fn restart_change(
     existing: &InPlaceRollout,
-    roll: &Roll,
+    restart: &RolloutRestart,
     manager: &str,
     now: DateTime<Utc>,
 ) -> Result<Change, String> {
     let name = existing.name_any();
     if existing.spec.paused {
         return Err(format!(
-            "inplacerollout/{name} is paused (spec.paused), so that no Pod would be restarted: run `kubectl pitstop resume \
+            "inplacerollout/{name} is paused (spec.paused), and would restart no Pod: run `kubectl pitstop resume \
              inplacerollout/{name}` first"
         ));
     }
     let mut spec = Map::new();
     let at = restarted_at(now, existing.spec.restarted_at.as_deref());
     spec.insert("restartedAt".to_owned(), at.into());
-    if !roll.containers.is_empty() {
-        spec.insert("restart".to_owned(), json!({"containers": roll.containers}));
-    } else if existing.spec.restart.is_some() && chosen_by(existing, manager) {
+    if !restart.containers.is_empty() {
+        spec.insert("restart".to_owned(), json!({"containers": restart.containers}));
+    } else if existing.spec.restart.is_some() && containers_set_by(existing, manager) {
         spec.insert("restart".to_owned(), Value::Null);
     }
-    let strategy = roll.steps.fields();
+    let strategy = restart.strategy.fields();
     if !strategy.is_empty() {
         spec.insert("strategy".to_owned(), strategy.into());
     }
@@ -127,7 +131,7 @@ fn restarted_at(now: DateTime<Utc>, before: Option<&str>) -> String {
 }
 
 /// That manager last wrote which containers are restarted.
-fn chosen_by(rollout: &InPlaceRollout, manager: &str) -> bool {
+fn containers_set_by(rollout: &InPlaceRollout, manager: &str) -> bool {
     rollout.managed_fields().iter().filter(|entry| entry.manager.as_deref() == Some(manager)).any(|entry| {
         entry.fields_v1.as_ref().is_some_and(|fields| fields.0.pointer("/f:spec/f:restart").is_some())
     })
@@ -155,14 +159,14 @@ mod tests {
 
     #[test]
     fn a_pod_gets_a_request_with_what_was_asked_for_and_nothing_more() {
-        let plain = request(&pod("web-0"), &Choice::Named(vec![]), &Manner::default()).unwrap();
+        let plain = request(&pod("web-0"), &Choice::Named(vec![]), &RestartOptions::default()).unwrap();
         assert_eq!(
             serde_json::to_value(&plain).unwrap(),
             json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "ContainerRecreateRequest",
                 "metadata": {"generateName": "web-0-", "namespace": "shop"},
                 "spec": {"podName": "web-0", "containers": [{"name": "app"}]}})
         );
-        let manner = Manner {
+        let options = RestartOptions {
             mechanism: Some(Mechanism::Kubelet),
             ordered: true,
             drain: Some(5),
@@ -170,7 +174,7 @@ mod tests {
             deadline: Some(60),
             ttl: Some(3600),
         };
-        let all = request(&pod("web-0"), &Choice::All, &manner).unwrap();
+        let all = request(&pod("web-0"), &Choice::All, &options).unwrap();
         assert_eq!(
             serde_json::to_value(&all.spec).unwrap(),
             json!({"podName": "web-0", "containers": [{"name": "proxy"}, {"name": "app"}],
@@ -182,20 +186,20 @@ mod tests {
 
     #[test]
     fn what_the_api_would_refuse_is_refused_with_its_field() {
-        let manner = Manner { deadline: Some(2), ..Manner::default() };
-        let error = request(&pod("web-0"), &Choice::All, &manner).unwrap_err();
+        let options = RestartOptions { deadline: Some(2), ..RestartOptions::default() };
+        let error = request(&pod("web-0"), &Choice::All, &options).unwrap_err();
         assert_eq!(
             error,
             "the restart of pod/web-0: spec.activeDeadlineSeconds: activeDeadlineSeconds can not be less than 3s"
         );
         let named = Choice::Named(vec!["db".into()]);
-        let error = request(&pod("web-0"), &named, &Manner::default()).unwrap_err();
-        assert_eq!(error, "pod/web-0: \"db\" is no container of it; it has proxy, app");
+        let error = request(&pod("web-0"), &named, &RestartOptions::default()).unwrap_err();
+        assert_eq!(error, "pod/web-0: \"db\" is not a container of it; it has proxy, app");
     }
 
     #[test]
     fn the_name_of_a_request_fits_a_label() {
-        let prefix = |name: &str| for_pod(&pod(name)).generate_name.unwrap();
+        let prefix = |name: &str| metadata_for(&pod(name)).generate_name.unwrap();
         assert_eq!(prefix(&"w".repeat(253)).len(), 58);
         assert_eq!(prefix(&format!("{}-.x", "w".repeat(55))), format!("{}-", "w".repeat(55)));
     }
@@ -205,7 +209,8 @@ mod tests {
         let at = |before: Option<&str>| {
             let mut existing = rollout("web", "00", &for_deployment("web"));
             existing.spec.restarted_at = before.map(str::to_owned);
-            let change = again(&existing, &Roll::default(), "kubectl-pitstop", now()).unwrap();
+            let restart = RolloutRestart::default();
+            let change = restart_change(&existing, &restart, "kubectl-pitstop", now()).unwrap();
             assert_eq!(change.patch["spec"].as_object().unwrap().len(), 1);
             change.patch["spec"]["restartedAt"].as_str().unwrap().to_owned()
         };
@@ -216,15 +221,19 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_goes_into_the_rollout() {
-        let steps = |share| Steps { max_unavailable: Some(Share(share)), drain: Some(5), ..Steps::default() };
+        let strategy = |share| StrategyOptions {
+            max_unavailable: Some(Share(share)),
+            drain: Some(5),
+            ..StrategyOptions::default()
+        };
         let share = IntOrString::String("25%".into());
-        let roll = Roll { containers: vec!["app".into()], steps: steps(share) };
+        let restart = RolloutRestart { containers: vec!["app".into()], strategy: strategy(share) };
         let existing = rollout("web", "00", &for_deployment("web"));
         let expected = json!({"spec": {"restartedAt": "2027-01-15T08:00:00Z", "restart": {"containers": ["app"]},
             "strategy": {"maxUnavailable": "25%", "unreadyGracePeriodSeconds": 5}}});
-        assert_eq!(again(&existing, &roll, "m", now()).unwrap().patch, expected);
+        assert_eq!(restart_change(&existing, &restart, "m", now()).unwrap().patch, expected);
         let new = rollouts::new(TargetKind::Deployment, "web", &[]);
-        let made = changed(&new, &again(&new, &roll, "m", now()).unwrap()).unwrap();
+        let made = changed(&new, &restart_change(&new, &restart, "m", now()).unwrap()).unwrap();
         let spec = serde_json::to_value(&made.spec).unwrap();
         assert_eq!(
             (&spec["restartedAt"], &spec["restart"]),
@@ -234,8 +243,8 @@ mod tests {
             (&spec["strategy"]["maxUnavailable"], &spec["templateChanges"]),
             (&json!("25%"), &json!("Native"))
         );
-        let none = Roll { steps: steps(IntOrString::Int(0)), ..roll };
-        let error = again(&existing, &none, "m", now()).unwrap_err();
+        let none = RolloutRestart { strategy: strategy(IntOrString::Int(0)), ..restart };
+        let error = restart_change(&existing, &none, "m", now()).unwrap_err();
         assert_eq!(error, "inplacerollout/web: spec.strategy.maxUnavailable: must be at least 1, not 0");
     }
 
@@ -248,7 +257,8 @@ mod tests {
             existing["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Update",
                 "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:restart": {"f:containers": {}}}}}]);
             let existing: InPlaceRollout = serde_json::from_value(existing).unwrap();
-            again(&existing, &Roll::default(), "kubectl-pitstop", now()).unwrap().patch["spec"]
+            let restart = RolloutRestart::default();
+            restart_change(&existing, &restart, "kubectl-pitstop", now()).unwrap().patch["spec"]
                 .get("restart")
                 .cloned()
         };
@@ -260,7 +270,7 @@ mod tests {
     fn a_paused_rollout_is_not_asked_for_what_it_would_not_do() {
         let mut existing = rollout("web", "00", &for_deployment("web"));
         existing.spec.paused = true;
-        let error = again(&existing, &Roll::default(), "m", now()).unwrap_err();
+        let error = restart_change(&existing, &RolloutRestart::default(), "m", now()).unwrap_err();
         assert!(error.contains("run `kubectl pitstop resume inplacerollout/web` first"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use pitstop_api::text::quoted;
 pub fn labels(text: &str) -> Result<BTreeMap<String, String>, String> {
     let wrong = || {
         format!(
-            "{} is no selector of a rollout: write labels and their values, such as app=web,tier=front",
+            "{} is not a selector of a rollout: write labels and their values, such as app=web,tier=front",
             quoted(text)
         )
     };

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::change::Change;
 use crate::containers::{Choice, choose};
-use crate::restart::for_pod;
+use crate::restart::metadata_for;
 use crate::workload::Workload;
 
-/// How a Pod's images are to be changed.
+/// The options of a Pod's image update.
 #[derive(Clone, Debug, Default)]
-pub struct Manner {
+pub struct ImageUpdateOptions {
     /// Seconds out of service before the change.
     pub drain: Option<i64>,
     /// Seconds after which the request ends.
@@ -36,7 +36,7 @@ pub fn images(words: &[String]) -> Result<Vec<ContainerImage>, String> {
             let parts = word.split_once('=').filter(|(name, image)| !(name.is_empty() || image.is_empty()));
             let (name, image) = parts.ok_or_else(|| {
                 format!(
-                    "{} is no image of a container: write CONTAINER=IMAGE, such as app=nginx:1.29",
+                    "{} is not CONTAINER=IMAGE: write a container and its image, such as app=nginx:1.29",
                     quoted(word)
                 )
             })?;
@@ -46,27 +46,31 @@ pub fn images(words: &[String]) -> Result<Vec<ContainerImage>, String> {
 }
 
 /// The request that changes images of a Pod. Errors name the object, the field, and what would be right.
-pub fn request(pod: &Pod, images: &[ContainerImage], manner: &Manner) -> Result<PodImageUpdate, String> {
+pub fn request(
+    pod: &Pod,
+    images: &[ContainerImage],
+    options: &ImageUpdateOptions,
+) -> Result<PodImageUpdate, String> {
     let target = format!("pod/{}", pod.name_any());
-    let of = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
+    let pod_spec = pod.spec.as_ref().ok_or_else(|| format!("{target} has no spec"))?;
     let spec = PodImageUpdateSpec {
         pod_ref: PodRef { name: pod.name_any(), uid: pod.uid() },
         containers: images.to_vec(),
-        unready_grace_period_seconds: manner.drain,
-        active_deadline_seconds: manner.deadline,
-        ttl_seconds_after_finished: manner.ttl,
-        dry_run: manner.check,
+        unready_grace_period_seconds: options.drain,
+        active_deadline_seconds: options.deadline,
+        ttl_seconds_after_finished: options.ttl,
+        dry_run: options.check,
         ..PodImageUpdateSpec::default()
     };
     image_update::validate(&spec).map_err(|invalid| format!("the image update of {target}: {invalid}"))?;
-    known(&target, of, images)?;
+    check_images(&target, pod_spec, images)?;
     let mut request = PodImageUpdate::new("", spec);
-    request.metadata = for_pod(pod);
+    request.metadata = metadata_for(pod);
     Ok(request)
 }
 
 /// Fails unless each container exists and keeps its repository.
-fn known(target: &str, pods: &PodSpec, images: &[ContainerImage]) -> Result<(), String> {
+fn check_images(target: &str, pods: &PodSpec, images: &[ContainerImage]) -> Result<(), String> {
     let names = images.iter().map(|image| image.name.clone()).collect();
     choose(target, pods, None, &Choice::Named(names))?;
     for ContainerImage { name, image } in images {
@@ -74,7 +78,7 @@ fn known(target: &str, pods: &PodSpec, images: &[ContainerImage]) -> Result<(), 
         let old = container(pods, name).and_then(|it| it.image.as_deref()).unwrap_or_default();
         if Reference::parse(old).is_ok_and(|old| !old.same_repository(&new)) {
             return Err(format!(
-                "{target}: container {name} has {}; in place it can get another tag or digest, and no other repository than {}",
+                "{target}: container {name} has {}; in place, only its tag or digest can change, not its repository {}",
                 quoted(old),
                 repository(old)
             ));
@@ -98,20 +102,20 @@ fn container<'a>(pods: &'a PodSpec, name: &str) -> Option<&'a Container> {
 }
 
 /// Fails unless the workload's rollout makes template changes in place. The error says what to do first.
-pub fn ready(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String> {
+pub fn check_rollout(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String> {
     let native = "`kubectl set image` would make new Pods instead";
     let Some(rollout) = acting.filter(|rollout| rollout.spec.changes_in_place()) else {
         return Err(format!(
-            "no InPlaceRollout makes changes of {target} in its running Pods: run `kubectl pitstop enable {target}` first; {native}"
+            "{target} has no InPlaceRollout with templateChanges: InPlace: run `kubectl pitstop enable {target}` first; {native}"
         ));
     };
     let armed =
         rollout.status.as_ref().and_then(|status| condition::find(&status.conditions, conditions::ARMED));
     match armed {
         Some(armed) if armed.status == ConditionStatus::True => Ok(()),
-        said => {
-            let why = said.map_or_else(
-                || "the controller has not said so yet".to_owned(),
+        unarmed => {
+            let why = unarmed.map_or_else(
+                || "the controller has not set this condition yet".to_owned(),
                 |armed| format!("{}: {}", armed.reason, armed.message),
             );
             Err(format!(
@@ -124,9 +128,9 @@ pub fn ready(target: &str, acting: Option<&InPlaceRollout>) -> Result<(), String
 
 /// The template change that the rollout makes in the running Pods; `None` if nothing changes. The same write parks the
 /// workload, so that its own controller makes no new Pods.
-pub fn update(workload: &Workload, images: &[ContainerImage]) -> Result<Option<Change>, String> {
+pub fn image_change(workload: &Workload, images: &[ContainerImage]) -> Result<Option<Change>, String> {
     let (target, pods) = (workload.target(), workload.pods()?);
-    known(&target, &pods, images)?;
+    check_images(&target, &pods, images)?;
     let new = |of: &[Container]| -> Vec<Value> {
         let named = images.iter().filter(|image| of.iter().any(|it| it.name == image.name));
         named.map(|image| json!({"name": image.name, "image": image.image})).collect()
@@ -177,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_pod_gets_an_image_update() {
-        let manner = Manner { drain: Some(5), ttl: Some(60), ..Manner::default() };
-        let request = request(&pod(), &read(&["app=registry.example.com/web:2"]), &manner).unwrap();
+        let options = ImageUpdateOptions { drain: Some(5), ttl: Some(60), ..ImageUpdateOptions::default() };
+        let request = request(&pod(), &read(&["app=registry.example.com/web:2"]), &options).unwrap();
         assert_eq!(
             serde_json::to_value(&request).unwrap(),
             json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "PodImageUpdate",
@@ -191,27 +195,28 @@ mod tests {
 
     #[test]
     fn what_cannot_be_in_place_says_what_can() {
-        for (list, told) in [
+        for (list, expected) in [
             (
                 &["app=web:2"][..],
-                "container app has \"registry.example.com/web:1\"; in place it can get another tag or digest, \
-                and no other repository than registry.example.com/web",
+                "container app has \"registry.example.com/web:1\"; in place, only its tag or digest can change, \
+                not its repository registry.example.com/web",
             ),
-            (&["db=web:2"], "\"db\" is no container of it; it has proxy, app"),
+            (&["db=web:2"], "\"db\" is not a container of it; it has proxy, app"),
             (&["app=Web"], "spec.containers[0].image: \"Web\" is no reference"),
             (&[], "spec.containers: must name 1 to 8 containers, not 0"),
         ] {
-            let error = request(&pod(), &read(list), &Manner::default()).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            let error = request(&pod(), &read(list), &ImageUpdateOptions::default()).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
-        assert!(images(&["app".to_owned()]).unwrap_err().contains("write CONTAINER=IMAGE"));
+        assert!(images(&["app".to_owned()]).unwrap_err().contains("is not CONTAINER=IMAGE"));
     }
 
     #[test]
     fn a_workload_is_parked_in_the_write_that_changes_its_template() {
         let spec = json!({"template": {"spec": pods()}});
         let list = read(&["app=registry.example.com/web:2", "proxy=proxy:2"]);
-        let change = update(&workload(TargetKind::Deployment, &json!({}), &spec), &list).unwrap().unwrap();
+        let change =
+            image_change(&workload(TargetKind::Deployment, &json!({}), &spec), &list).unwrap().unwrap();
         assert_eq!(
             change,
             Change::strategic(json!({
@@ -223,20 +228,20 @@ mod tests {
         let labels = json!({"pitstop.dev/parked": "Unpaused"});
         let parked =
             workload(TargetKind::Deployment, &labels, &json!({"paused": true, "template": {"spec": pods()}}));
-        let change = update(&parked, &read(&["proxy=proxy:2"])).unwrap().unwrap();
+        let change = image_change(&parked, &read(&["proxy=proxy:2"])).unwrap().unwrap();
         assert_eq!(
             change.patch,
             json!({"metadata": {"resourceVersion": "7"},
                 "spec": {"template": {"spec": {"initContainers": [{"name": "proxy", "image": "proxy:2"}]}}}}),
             "its label stays, and it is still parked when this is stored"
         );
-        assert_eq!(update(&parked, &read(&["proxy=proxy:1"])), Ok(None));
+        assert_eq!(image_change(&parked, &read(&["proxy=proxy:1"])), Ok(None));
         let paused = workload(
             TargetKind::Deployment,
             &json!({}),
             &json!({"paused": true, "template": {"spec": pods()}}),
         );
-        assert!(update(&paused, &list).unwrap_err().contains("spec.paused is true"));
+        assert!(image_change(&paused, &list).unwrap_err().contains("spec.paused is true"));
     }
 
     #[test]
@@ -247,7 +252,7 @@ mod tests {
             let mut acting = serde_json::to_value(rollout("web", "00", &spec)).unwrap();
             acting["status"] = json!({"conditions": armed});
             let acting: InPlaceRollout = serde_json::from_value(acting).unwrap();
-            ready("deployment/web", Some(&acting))
+            check_rollout("deployment/web", Some(&acting))
         };
         let armed = |status: &str| {
             json!([{"type": "Armed", "status": status, "reason": "CannotRelease", "message": "no right",
@@ -256,12 +261,12 @@ mod tests {
         assert_eq!(of("InPlace", &armed("True")), Ok(()));
         let refused = of("InPlace", &armed("False")).unwrap_err();
         assert!(refused.contains("inplacerollout/web is not armed (CannotRelease: no right)"), "{refused}");
-        assert!(of("InPlace", &json!([])).unwrap_err().contains("has not said so yet"));
+        assert!(of("InPlace", &json!([])).unwrap_err().contains("has not set this condition yet"));
         assert!(
             of("Native", &armed("True"))
                 .unwrap_err()
                 .contains("run `kubectl pitstop enable deployment/web` first")
         );
-        assert!(ready("deployment/web", None).is_err());
+        assert!(check_rollout("deployment/web", None).is_err());
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// Fields of `spec.strategy`.
 #[derive(Clone, Debug, Default)]
-pub struct Steps {
+pub struct StrategyOptions {
     /// How many Pods may be unavailable.
     pub max_unavailable: Option<Share>,
     /// Seconds out of service before the first stop.
@@ -18,7 +18,7 @@ pub struct Steps {
     pub on_failure: Option<OnFailure>,
 }
 
-impl Steps {
+impl StrategyOptions {
     /// The fields that are set.
     pub fn fields(&self) -> Map<String, Value> {
         let fields = [
@@ -41,16 +41,16 @@ mod tests {
 
     #[test]
     fn fields_have_the_names_of_the_api() {
-        assert_eq!(Steps::default().fields(), Map::new());
-        let steps = Steps {
+        assert_eq!(StrategyOptions::default().fields(), Map::new());
+        let options = StrategyOptions {
             max_unavailable: Some(Share(IntOrString::String("25%".into()))),
             drain: Some(5),
             canary: Some(2),
             soak: Some(30),
             on_failure: Some(OnFailure::RollBack),
         };
-        let read: Strategy = serde_json::from_value(steps.fields().into()).unwrap();
-        assert_eq!(read.max_unavailable, steps.max_unavailable);
+        let read: Strategy = serde_json::from_value(options.fields().into()).unwrap();
+        assert_eq!(read.max_unavailable, options.max_unavailable);
         assert_eq!((read.unready_grace_period_seconds, read.soak_seconds), (Some(5), Some(30)));
         assert_eq!(read.canary.map(|canary| canary.pods), Some(2));
         assert_eq!(read.on_failure, OnFailure::RollBack);

@@ -7,14 +7,14 @@ use crate::target::Target;
 
 /// A namespace, or a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Switched {
+pub enum SwitchTarget {
     /// A namespace.
     Namespace(String),
     /// A workload in the command's namespace.
     Workload(TargetKind, String),
 }
 
-impl Switched {
+impl SwitchTarget {
     /// Reads `namespace/shop`, `ns/shop`, or a workload such as `deploy/web`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let namespace = text.split_once('/').filter(|(type_, _)| {
@@ -27,7 +27,7 @@ impl Switched {
                 Ok(Self::Namespace(name.to_owned()))
             } else {
                 Err(format!(
-                    "{} is no name of a namespace: it has 1 to 63 lower case letters, digits and -",
+                    "{} is not a valid namespace name: it has 1 to 63 lower case letters, digits and -",
                     quoted(name)
                 ))
             };
@@ -47,16 +47,19 @@ mod tests {
 
     #[test]
     fn namespaces_and_workloads_are_read() {
-        assert_eq!(Switched::parse("ns/shop"), Ok(Switched::Namespace("shop".into())));
-        assert_eq!(Switched::parse("Namespace/shop"), Ok(Switched::Namespace("shop".into())));
-        assert_eq!(Switched::parse("sts/db"), Ok(Switched::Workload(TargetKind::StatefulSet, "db".into())));
-        for (text, told) in [
-            ("ns/", "is no name of a namespace"),
-            ("ns/a/b", "is no name of a namespace"),
+        assert_eq!(SwitchTarget::parse("ns/shop"), Ok(SwitchTarget::Namespace("shop".into())));
+        assert_eq!(SwitchTarget::parse("Namespace/shop"), Ok(SwitchTarget::Namespace("shop".into())));
+        assert_eq!(
+            SwitchTarget::parse("sts/db"),
+            Ok(SwitchTarget::Workload(TargetKind::StatefulSet, "db".into()))
+        );
+        for (text, expected) in [
+            ("ns/", "is not a valid namespace name"),
+            ("ns/a/b", "is not a valid namespace name"),
             ("pod/web", "pod/web cannot be enabled or disabled"),
-            ("shop", "is no target"),
+            ("shop", "is not a target"),
         ] {
-            assert!(Switched::parse(text).unwrap_err().contains(told), "{text}");
+            assert!(SwitchTarget::parse(text).unwrap_err().contains(expected), "{text}");
         }
     }
 }

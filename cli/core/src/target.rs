@@ -78,7 +78,7 @@ impl Target {
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((type_, name)) = text.split_once('/') else {
             return Err(format!(
-                "{} is no target: write TYPE/NAME, such as pod/web-0 or deploy/web",
+                "{} is not a target: write TYPE/NAME, such as pod/web-0 or deploy/web",
                 quoted(text)
             ));
         };
@@ -99,7 +99,7 @@ impl Target {
     }
 
     fn of(type_: &str, name: &str) -> Result<Self, String> {
-        let name = checked(name)?;
+        let name = checked_name(name)?;
         let type_ = type_.to_ascii_lowercase();
         let type_ = type_.split('.').next().unwrap_or_default();
         Ok(match type_ {
@@ -132,18 +132,18 @@ pub const MAX_TARGETS: usize = 1000;
 
 fn unknown(type_: &str) -> String {
     format!(
-        "{} is no type that pitstop services: use pod, deployment, statefulset, daemonset, containerrecreaterequest, \
+        "{} is not a type that pitstop services: use pod, deployment, statefulset, daemonset, containerrecreaterequest, \
          podresize, podimageupdate or inplacerollout",
         quoted(type_)
     )
 }
 
 /// Fails unless the text is an object's name (RFC 1123 subdomain): only names may get into a URL.
-pub fn checked(name: &str) -> Result<String, String> {
+pub fn checked_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
         return Err(format!(
-            "{} is no name of an object: it has 1 to 253 lower case letters, digits, - and .",
+            "{} is not a valid object name: it has 1 to 253 lower case letters, digits, - and .",
             quoted(name)
         ));
     }
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn wrong_targets_are_refused_with_what_would_be_right() {
-        for (words, told) in [
+        for (words, expected) in [
             (&["web"][..], "write TYPE/NAME"),
-            (&["node/web"], "no type that pitstop services"),
-            (&["pod/"], "no name of an object"),
-            (&["pod/../x"], "no name of an object"),
-            (&["pod/a/b"], "no name of an object"),
-            (&["deploy", "a", "B"], "no name of an object"),
+            (&["node/web"], "not a type that pitstop services"),
+            (&["pod/"], "not a valid object name"),
+            (&["pod/../x"], "not a valid object name"),
+            (&["pod/a/b"], "not a valid object name"),
+            (&["deploy", "a", "B"], "not a valid object name"),
         ] {
-            assert!(all(words).unwrap_err().contains(told), "{words:?}");
+            assert!(all(words).unwrap_err().contains(expected), "{words:?}");
         }
         let many = vec!["pod/a".to_owned(); MAX_TARGETS + 1];
         assert!(Target::parse_all(&many).is_err());

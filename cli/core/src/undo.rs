@@ -24,16 +24,16 @@ pub fn undo(
     let target = workload.target();
     if let (TargetKind::Deployment, Park::ByUser(_)) = (workload.kind, workload.park()) {
         return Err(format!(
-            "{target} is paused, so that nothing would come of it: resume it first with `kubectl rollout resume {target}`"
+            "{target} is paused (spec.paused), so an undo has no effect: resume it first with `kubectl rollout resume {target}`"
         ));
     }
     let uid = workload.object.metadata.uid.as_deref();
-    let own = |object: &&DynamicObject| {
+    let is_own = |object: &&DynamicObject| {
         let mut owners = object.owner_references().iter();
         owners.any(|owner| owner.controller == Some(true) && Some(owner.uid.as_str()) == uid)
     };
     let mut revisions: Vec<(i64, Change)> =
-        history.iter().filter(own).filter_map(|object| revision(workload.kind, object)).collect();
+        history.iter().filter(is_own).filter_map(|object| revision(workload.kind, object)).collect();
     revisions.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
     let before = serde_json::to_value(&workload.object).map_err(|error| error.to_string())?;
     let differs = |change: &Change| {
@@ -57,7 +57,7 @@ pub fn undo(
     if differs(&change) {
         return Ok((change, number));
     }
-    Err(format!("the template of {target} is that of revision {number} already"))
+    Err(format!("{target} already has the template of revision {number}"))
 }
 
 /// Older API servers write `creationTimestamp: null` into templates, which a patch drops.
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(undo(&web, &history, Some(2)).unwrap().1, 2);
         assert_eq!(
             undo(&web, &history, Some(10)).unwrap_err(),
-            "the template of deployment/web is that of revision 10 already"
+            "deployment/web already has the template of revision 10"
         );
         assert_eq!(
             undo(&web, &history, Some(3)).unwrap_err(),

@@ -50,7 +50,7 @@ impl Workload {
         format!("{}/{}", self.kind.name().to_ascii_lowercase(), self.object.name_any())
     }
 
-    fn at(&self, path: &str) -> Option<&Value> {
+    fn field(&self, path: &str) -> Option<&Value> {
         self.object.data.pointer(path)
     }
 
@@ -64,7 +64,7 @@ impl Workload {
         if let Some(mark) = self.object.labels().get(PARKED) {
             return Park::Parked(mark.clone());
         }
-        let on_delete = || self.at("/spec/updateStrategy/type").is_some_and(|it| it == "OnDelete");
+        let on_delete = || self.field("/spec/updateStrategy/type").is_some_and(|it| it == "OnDelete");
         match self.kind {
             TargetKind::Deployment if self.is_paused() => Park::ByUser("spec.paused is true".to_owned()),
             TargetKind::StatefulSet | TargetKind::DaemonSet if on_delete() => {
@@ -79,28 +79,28 @@ impl Workload {
 
     /// `spec.paused` of a `Deployment`.
     pub fn is_paused(&self) -> bool {
-        self.at("/spec/paused") == Some(&Value::Bool(true))
+        self.field("/spec/paused") == Some(&Value::Bool(true))
     }
 
     fn partition(&self) -> i64 {
-        self.at("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or_default()
+        self.field("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or_default()
     }
 
     /// The template's Pod spec. Fails if it cannot be read.
     pub fn pods(&self) -> Result<PodSpec, String> {
-        let spec = self.at("/spec/template/spec").cloned().unwrap_or_default();
+        let spec = self.field("/spec/template/spec").cloned().unwrap_or_default();
         serde_json::from_value(spec)
             .map_err(|error| format!("{}: spec.template.spec cannot be read: {error}", self.target()))
     }
 
     /// `spec.selector`.
     pub fn selector(&self) -> Value {
-        self.at("/spec/selector").cloned().unwrap_or_default()
+        self.field("/spec/selector").cloned().unwrap_or_default()
     }
 
     /// An annotation of the Pods.
     pub fn pod_annotation(&self, name: &str) -> Option<&str> {
-        self.at("/spec/template/metadata/annotations")?.get(name)?.as_str()
+        self.field("/spec/template/metadata/annotations")?.get(name)?.as_str()
     }
 
     /// Adds the park to a patch of the template, if the workload is not parked, and the `resourceVersion`. If the
@@ -108,19 +108,19 @@ impl Workload {
     pub fn park_with(&self, patch: &mut Value) -> Result<(), String> {
         let version = &self.object.metadata.resource_version;
         Change::merge(json!({"metadata": {"resourceVersion": version}})).apply(patch);
-        if let Some(parked) = self.parked()? {
-            Change::merge(parked).apply(patch);
+        if let Some(park) = self.park_patch()? {
+            Change::merge(park).apply(patch);
         }
         Ok(())
     }
 
     /// The part of a patch that parks it; `None` if it is parked. Fails if its user has stopped it.
-    pub fn parked(&self) -> Result<Option<Value>, String> {
+    pub fn park_patch(&self) -> Result<Option<Value>, String> {
         let mark = match (self.park(), self.kind) {
             (Park::Parked(_), _) => return Ok(None),
             (Park::ByUser(how), _) => {
                 return Err(format!(
-                    "{}: {how}, which is not pitstop's park: nothing would happen to its Pods until that is undone",
+                    "{}: {how}, which pitstop has not set: its Pods do not change until you undo that",
                     self.target()
                 ));
             }
@@ -137,9 +137,9 @@ impl Workload {
     }
 
     /// The change that releases it as its label says; `None` if it is not parked. Fails if the label's value is wrong.
-    pub fn released(&self) -> Result<Option<Change>, String> {
+    pub fn release_change(&self) -> Result<Option<Change>, String> {
         let Park::Parked(mark) = self.park() else { return Ok(None) };
-        let (spec, right) = match self.kind {
+        let (spec, expected) = match self.kind {
             TargetKind::Deployment => ((mark == "Unpaused").then(|| json!({"paused": null})), "Unpaused"),
             TargetKind::StatefulSet => {
                 let partition = mark.parse::<i32>().ok().filter(|it| *it >= 0 && mark.len() <= 10);
@@ -153,7 +153,7 @@ impl Workload {
             }
         };
         let spec = spec.ok_or_else(|| {
-            format!("{}: the label {PARKED} is {}; it must be {right}", self.target(), quoted(&mark))
+            format!("{}: the label {PARKED} is {}; it must be {expected}", self.target(), quoted(&mark))
         })?;
         Ok(Some(Change::merge(json!({"metadata": {"labels": {PARKED: null}}, "spec": spec}))))
     }
@@ -186,17 +186,17 @@ pub(crate) mod tests {
         ] {
             let before = workload(kind, &json!({"app": "web"}), &spec);
             assert_eq!(before.park(), Park::None);
-            assert_eq!(before.released(), Ok(None));
+            assert_eq!(before.release_change(), Ok(None));
             let mut object = serde_json::to_value(&before.object).unwrap();
-            Change::strategic(before.parked().unwrap().unwrap()).apply(&mut object);
+            Change::strategic(before.park_patch().unwrap().unwrap()).apply(&mut object);
             let parked = Workload { kind, object: serde_json::from_value(object.clone()).unwrap() };
             assert!(parked.is_parked());
-            assert_eq!(parked.parked(), Ok(None), "once is enough");
-            parked.released().unwrap().unwrap().apply(&mut object);
+            assert_eq!(parked.park_patch(), Ok(None), "once is enough");
+            parked.release_change().unwrap().unwrap().apply(&mut object);
             assert_eq!(object, serde_json::to_value(&before.object).unwrap(), "{kind:?}");
         }
         let plain = workload(TargetKind::StatefulSet, &json!({}), &json!({}));
-        let parked = plain.parked().unwrap().unwrap();
+        let parked = plain.park_patch().unwrap().unwrap();
         assert_eq!(parked["metadata"]["labels"][PARKED], "0");
         assert_eq!(parked["spec"]["updateStrategy"]["rollingUpdate"]["partition"], 2_147_483_647);
     }
@@ -214,14 +214,14 @@ pub(crate) mod tests {
             ),
         ] {
             let stopped = workload(kind, &json!({}), &spec);
-            assert!(stopped.parked().unwrap_err().contains(how), "{kind:?}");
-            assert_eq!(stopped.released(), Ok(None));
+            assert!(stopped.park_patch().unwrap_err().contains(how), "{kind:?}");
+            assert_eq!(stopped.release_change(), Ok(None));
         }
     }
 
     #[test]
     fn a_label_that_says_nothing_is_named_with_what_would_be_right() {
-        for (kind, mark, right) in [
+        for (kind, mark, expected) in [
             (
                 TargetKind::Deployment,
                 "0",
@@ -232,7 +232,7 @@ pub(crate) mod tests {
             (TargetKind::DaemonSet, "OnDelete", "it must be RollingUpdate"),
         ] {
             let odd = workload(kind, &json!({"pitstop.dev/parked": mark}), &json!({}));
-            assert!(odd.released().unwrap_err().contains(right), "{kind:?}");
+            assert!(odd.release_change().unwrap_err().contains(expected), "{kind:?}");
         }
     }
 }

@@ -2,21 +2,20 @@
 
 use std::process::ExitCode;
 
-use kube::core::{NamespaceResourceScope, Resource};
+use kube::core::Resource;
 use pitstop_api::image_update::PodImageUpdate;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::resize::PodResize;
 use pitstop_api::rollout::InPlaceRollout;
-use pitstop_cli_core::cancel::{self, Cancel, Cancelled};
+use pitstop_cli_core::cancel::{self, CancelPlan};
 use pitstop_cli_core::target::{RequestKind, Target};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::store::{Place, Store, Storing};
+use crate::store::{Store, Storing};
 
-/// Which.
+/// The requests.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Open requests, such as crr/web-0-x2x4p, or workloads such as deploy/web, whose restart is cancelled.
@@ -33,14 +32,14 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         match target {
             Target::Request(kind, name) => one(session, &store, kind, &name).await?,
             Target::Workload(kind, ref name) => {
-                let acting = session.acting(kind, name).await?.ok_or_else(|| {
+                let acting = session.rollout_of(kind, name).await?.ok_or_else(|| {
                     Failure::invalid(format!("{target} has no InPlaceRollout: there is nothing to cancel"))
                 })?;
-                by(&store, &acting, cancel::rollout(&acting)).await?;
+                carry_out(&store, &acting, cancel::rollout(&acting)).await?;
             }
             Target::Pod(_) => {
                 return Err(Failure::invalid(format!(
-                    "{target} is no request: `kubectl get pitstop` lists them"
+                    "{target} is not a request: `kubectl get pitstop` lists requests"
                 )));
             }
         }
@@ -52,35 +51,29 @@ async fn one(session: &Session, store: &Store<'_>, kind: RequestKind, name: &str
     match kind {
         RequestKind::Restart => {
             let request: ContainerRecreateRequest = session.api().get(name).await?;
-            by(store, &request, cancel::restart(&request)).await
+            carry_out(store, &request, cancel::restart(&request)).await
         }
         RequestKind::Resize => {
             let request: PodResize = session.api().get(name).await?;
-            by(store, &request, cancel::resize(&request)).await
+            carry_out(store, &request, cancel::resize(&request)).await
         }
         RequestKind::ImageUpdate => {
             let request: PodImageUpdate = session.api().get(name).await?;
-            by(store, &request, cancel::image_update(&request)).await
+            carry_out(store, &request, cancel::image_update(&request)).await
         }
         RequestKind::Rollout => {
             let request: InPlaceRollout = session.api().get(name).await?;
-            by(store, &request, cancel::rollout(&request)).await
+            carry_out(store, &request, cancel::rollout(&request)).await
         }
     }
 }
 
-async fn by<K>(store: &Store<'_>, request: &K, cancelled: Cancelled) -> Result<(), Failure>
+async fn carry_out<K>(store: &Store<'_>, request: &K, plan: CancelPlan) -> Result<(), Failure>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + DeserializeOwned,
+    K: Resource<DynamicType = ()> + Serialize,
 {
-    let (cancel, then) = cancelled.map_err(Failure::invalid)?;
-    match cancel {
-        Cancel::Delete => store.delete(request).await?,
-        Cancel::Change(change) => {
-            let name = request.meta().name.clone().unwrap_or_default();
-            drop(store.patch::<K>(Place::Namespace, &name, &change, "cancelled").await?);
-        }
-    }
-    eprintln!("{then}");
+    let (action, effect) = plan.map_err(Failure::invalid)?;
+    store.carry_out(request, action, "cancelled").await?;
+    eprintln!("{effect}");
     Ok(())
 }

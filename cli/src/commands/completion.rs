@@ -1,4 +1,4 @@
-//! `completion`: what a shell needs to complete commands and flags.
+//! `completion`: a script with which a shell completes commands and flags.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::args::Cli;
 
-/// For which shell.
+/// The shell.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The shell.

@@ -1,4 +1,4 @@
-//! `explain`: what a request waits for, or how it ended, and what helps.
+//! `explain`: why a request waits or how it ended, and what to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
-use pitstop_cli_core::chosen::chosen;
-use pitstop_cli_core::explain::{NodeFacts, Place, explain};
+use pitstop_cli_core::chosen::requests_to_explain;
+use pitstop_cli_core::explain::{Namespaces, NodeFacts, explain};
 use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::target::Target;
 use pitstop_cli_core::tree::Objects;
@@ -24,13 +24,13 @@ use crate::session::{Session, known};
 /// Most requests that are explained at a time.
 const MOST: usize = 20;
 
-/// Of what.
+/// The target.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// A request, or a Pod or workload whose open requests are explained.
     #[arg(value_name = "TYPE/NAME")]
     target: String,
-    /// The namespace that the daemons run in.
+    /// The namespace of the daemons.
     #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
     controller_namespace: String,
 }
@@ -41,33 +41,33 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let pods = super::status::pods_of(session, &target).await?;
     let scope = Scope::of(&target, pods).map_err(Failure::invalid)?;
     let objects = gather::all(session, &scope).await?;
-    let all = chosen(&target, &objects);
+    let all = requests_to_explain(&target, &objects);
     for why in &objects.unread {
         eprintln!("{}", pitstop_cli_core::plain::line(why, 400));
     }
     if all.is_empty() {
         return nothing(session, &target, &objects);
     }
-    let told = all.get(..MOST).unwrap_or(&all);
-    let names: BTreeSet<&String> = told.iter().filter_map(|request| request.node.as_ref()).collect();
+    let shown = all.get(..MOST).unwrap_or(&all);
+    let names: BTreeSet<&String> = shown.iter().filter_map(|request| request.node.as_ref()).collect();
     let asked =
         names.into_iter().map(async |node| (node, facts(session, node, &args.controller_namespace).await));
     let nodes: BTreeMap<&String, NodeFacts> = join_all(asked).await.into_iter().collect();
     let width = std::io::stdout().is_terminal().then(|| screen::size().0);
-    let place = Place { namespace: &session.namespace, system: &args.controller_namespace };
-    for request in told {
+    let namespaces = Namespaces { request: &session.namespace, system: &args.controller_namespace };
+    for request in shown {
         let facts = request.node.as_ref().and_then(|node| nodes.get(node));
-        for line in explain(request, facts, place, wall(), width) {
-            output::say(&line);
+        for line in explain(request, facts, namespaces, wall(), width) {
+            output::print(&line);
         }
     }
     if let Some(more) = all.len().checked_sub(MOST).filter(|more| *more > 0) {
-        output::say(&format!("... and {more} more"));
+        output::print(&format!("... and {more} more"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that no request is open; fails if the target does not exist.
+/// Prints that no request is open; fails if the target does not exist.
 fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<ExitCode, Failure> {
     let missing = match target {
         Target::Request(..) => objects.unread.is_empty(),
@@ -77,7 +77,7 @@ fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<Exit
     if missing {
         return Err(Failure::invalid(format!("there is no {target} in namespace {}", session.namespace)));
     }
-    output::say(&format!("No request for {target} is open."));
+    output::print(&format!("There is no open request for {target}."));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,13 +9,13 @@ use clap::ValueEnum;
 use crate::failure::Failure;
 use crate::manual;
 
-/// Where to, and in which form.
+/// The directory and the format.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The folder; it is made where it is missing.
+    /// The directory. It is created if it is missing.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
-    /// In which form.
+    /// The format of the pages.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "markdown")]
     format: Format,
 }

@@ -24,44 +24,44 @@ use crate::args::Cli;
 use crate::failure::Failure;
 use crate::session::Session;
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Print a completion script for a shell.
     ///
-    /// It is for the program's own name. kubectl completes `kubectl pitstop`, and names of objects too, if the program is also on
-    /// the PATH as `kubectl_complete-pitstop`: make a symbolic link of that name.
+    /// The script completes `kubectl-pitstop`. To complete `kubectl pitstop`, and names of objects, put a symbolic link to the
+    /// program on the PATH as `kubectl_complete-pitstop`.
     Completion(completion::Args),
     /// Cancel open requests.
     Cancel(cancel::Args),
-    /// Switch off changes of a workload in its running Pods, or in all of a namespace; release what is parked.
+    /// Disable in-place template changes of a workload or a namespace, and release a parked workload.
     Disable(disable::Args),
-    /// Examine the installation: exit code 0 if all is well, 1 if something is wrong, 2 if something could not be checked.
+    /// Check the installation: exit code 0 without errors, 1 for an error, 2 if something could not be checked.
     Doctor(doctor::Args),
-    /// Have template changes of a workload made in its running Pods, or opt a namespace in to that.
+    /// Enable in-place template changes of a workload, or opt a namespace in.
     Enable(enable::Args),
-    /// Say what a request waits for, or how it ended, and what helps.
+    /// Explain why a request waits or how it ended, and what to do.
     Explain(explain::Args),
     /// Write a page about each command into a directory.
     #[command(hide = true)]
     Manual(manual::Args),
-    /// Show the order book of a node, what its daemon says, and what Pods are held to.
+    /// Show the order book of a node, its daemon's answers, and the Pods held at other resources.
     Node(node::Args),
-    /// Begin with no further Pod of a workload.
+    /// Pause the rollout of a workload: no further Pod is changed.
     Pause(pause::Args),
     /// Change CPU and memory of a running Pod.
     Resize(resize::Args),
     /// Restart containers in place.
     Restart(restart::Args),
-    /// Go on with the Pods of a paused workload.
+    /// Resume the rollout of a workload.
     Resume(pause::Args),
     /// Change images of a running Pod, or of the running Pods of a workload.
     SetImage(set_image::Args),
-    /// Show what is asked for, how far it is, and what it waits for.
+    /// Show requests and rollouts, their progress, and what they wait for.
     Status(status::Args),
-    /// Give a workload the template that it had before.
+    /// Roll a workload back to an earlier template.
     Undo(undo::Args),
-    /// Wait until requests have ended: exit code 0 for success, 1 for failure, 2 when the time is over.
+    /// Wait until requests have ended: exit code 0 for success, 1 for failure, 2 for a timeout.
     Wait(wait::Args),
 }
 

@@ -15,8 +15,8 @@ use pitstop_cli_core::draw::{Look, draw};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::node::{Owner, namespaces, tree};
 use pitstop_cli_core::plain;
-use pitstop_cli_core::standing::Request;
-use pitstop_cli_core::target::checked;
+use pitstop_cli_core::summary::Request;
+use pitstop_cli_core::target::checked_name;
 use pitstop_kit::clock::wall;
 use serde::de::DeserializeOwned;
 
@@ -29,13 +29,13 @@ use crate::session::Session;
 /// Most namespaces whose requests are listed: a book has 64 orders.
 const MOST_NAMESPACES: usize = 64;
 
-/// Of which node, and in which form.
+/// The node, and the output format.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The name of the node.
     #[arg(value_name = "NODE")]
     node: String,
-    /// The namespace that the daemons run in.
+    /// The namespace of the daemons.
     #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
     controller_namespace: String,
     /// Print the tree as data.
@@ -45,7 +45,7 @@ pub struct Args {
 
 /// Shows the order book.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
-    let node = checked(&args.node).map_err(Failure::invalid)?;
+    let node = checked_name(&args.node).map_err(Failure::invalid)?;
     let facts = facts(session, &node, &args.controller_namespace).await;
     if facts.ready == Known::Missing && matches!(facts.work, Known::Missing) {
         return Err(Failure::invalid(format!("there is no node {node}, and no NodeWork of that name")));
@@ -54,7 +54,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         (&facts.ready, &facts.work, &facts.daemon)
     {
         return Err(Failure::invalid(format!(
-            "nothing of node {node} can be read: {}",
+            "cannot read anything about node {node}: {}",
             plain::line(why, plain::MOST)
         )));
     }
@@ -66,13 +66,13 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if let Some(format) = args.output {
         let data = serde_json::to_value(&tree)
             .map_err(|error| Failure::local("cannot write the tree as data", &error))?;
-        output::say(&output::rendered(data, format)?);
+        output::print(&output::rendered(data, format)?);
         return Ok(ExitCode::SUCCESS);
     }
     let terminal = std::io::stdout().is_terminal();
     let size = terminal.then(screen::size).map(|(width, _)| (width, usize::MAX));
     for line in draw(&tree, wall(), Look { size, wide: true, ..screen::look(terminal) }) {
-        output::say(&line);
+        output::print(&line);
     }
     Ok(ExitCode::SUCCESS)
 }

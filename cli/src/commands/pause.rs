@@ -9,9 +9,9 @@ use pitstop_cli_core::target::{RequestKind, Target};
 
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::store::{Place, Store, Storing};
+use crate::store::{Store, Storing};
 
-/// Whose.
+/// The targets.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Workloads such as deploy/web, or rollouts such as inplacerollout/web.
@@ -26,21 +26,21 @@ pub async fn run(session: &Session, args: &Args, paused: bool) -> Result<ExitCod
     let store = Store::new(session, &args.storing);
     for target in Target::parse_all(&args.targets).map_err(Failure::invalid)? {
         let rollout = match &target {
-            Target::Workload(kind, name) => session.acting(*kind, name).await?.ok_or_else(|| {
+            Target::Workload(kind, name) => session.rollout_of(*kind, name).await?.ok_or_else(|| {
                 Failure::invalid(format!(
-                    "{target} has no InPlaceRollout; `kubectl rollout pause` is for its own controller"
+                    "{target} has no InPlaceRollout; for its own controller, use `kubectl rollout pause` or `resume`"
                 ))
             })?,
             Target::Request(RequestKind::Rollout, name) => session.api::<InPlaceRollout>().get(name).await?,
             Target::Request(..) | Target::Pod(_) => {
                 return Err(Failure::invalid(format!(
-                    "{target} cannot be paused: name a workload or its InPlaceRollout, such as deploy/web"
+                    "{target} cannot be paused or resumed: name a workload or its InPlaceRollout, such as deploy/web"
                 )));
             }
         };
         let change = pause(&rollout, paused).map_err(Failure::invalid)?;
         let done = if paused { "paused" } else { "resumed" };
-        drop(store.patch::<InPlaceRollout>(Place::Namespace, &rollout.name_any(), &change, done).await?);
+        drop(store.patch::<InPlaceRollout>(&rollout.name_any(), &change, done).await?);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use k8s_openapi::api::core::v1::Pod;
 use pitstop_api::resize::NewResources;
 use pitstop_cli_core::containers::Choice;
-use pitstop_cli_core::resize::{self, Wish};
+use pitstop_cli_core::resize::{self, ResizeOptions};
 use pitstop_cli_core::target::{RequestKind, Target};
 
 use crate::args::seconds;
@@ -14,28 +14,28 @@ use crate::session::Session;
 use crate::store::{Store, Storing};
 use crate::waiting::{self, Waiting};
 
-/// Which Pod, and what it is to have.
+/// The Pod, and its new resources.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The Pod, such as pod/web-0.
     target: String,
-    /// New requests, such as cpu=500m, cpu=+20%, memory=1Gi or memory=x1.5. What is not named stays.
+    /// New requests, such as cpu=500m, cpu=+20%, memory=1Gi or memory=x1.5. Other resources do not change.
     #[arg(value_name = "RESOURCE=AMOUNT")]
     requests: Vec<String>,
     /// New limits, such as cpu=2,memory=x1.5.
     #[arg(long, value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
     limits: Vec<String>,
-    /// The containers; each gets the same. Otherwise the Pod's only main container, or the one of its annotation
+    /// The containers; each gets the same. Default: the Pod's only main container, or the one in its annotation
     /// kubectl.kubernetes.io/default-container.
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     container: Vec<String>,
-    /// End the request after so long; the Pod then has its original resources. Otherwise the controller's default, one hour.
+    /// End the request after this time; the Pod then has its original resources. Default: that of the controller, one hour.
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     deadline: Option<i64>,
-    /// Watch the Pod for so long with its new resources, and put the original ones back if it does badly.
+    /// Watch the Pod for this time with its new resources, and restore the original ones if it becomes unhealthy.
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     observe: Option<i64>,
-    /// Change nothing: make a request that only says whether the Pod could be resized, and wait for its answer.
+    /// Change nothing: make a dry-run request, which reports whether the Pod can be resized, and wait for its end.
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -53,14 +53,14 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let name = match &target {
         Target::Pod(name) => name,
         Target::Workload(kind, name) => {
-            let acting = session.acting(*kind, name).await?;
-            return Err(Failure::invalid(resize::of_workload(&target.to_string(), acting.as_ref())));
+            let acting = session.rollout_of(*kind, name).await?;
+            return Err(Failure::invalid(resize::workload_error(&target.to_string(), acting.as_ref())));
         }
         Target::Request(..) => {
             return Err(Failure::invalid(format!("{target} is a request: name a Pod, such as pod/web-0")));
         }
     };
-    let wish = Wish {
+    let options = ResizeOptions {
         resources: NewResources {
             requests: resize::amounts(&args.requests).map_err(Failure::invalid)?,
             limits: resize::amounts(&args.limits)
@@ -74,7 +74,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     };
     let pod: Pod = session.api().get(name).await?;
     let choice = Choice::Named(args.container.clone());
-    let request = resize::request(&pod, &choice, &wish).map_err(Failure::invalid)?;
+    let request = resize::request(&pod, &choice, &options).map_err(Failure::invalid)?;
     let made = Store::new(session, &args.storing).create(&request).await?;
     let waiting = args.waiting.clone().or(args.check);
     waiting::if_asked(session, &waiting, &args.storing, vec![waiting::of(RequestKind::Resize, &made)]).await

@@ -1,4 +1,4 @@
-//! `undo`: the template that a workload had before.
+//! `undo`: rolls a workload back to an earlier template.
 
 use std::process::ExitCode;
 
@@ -14,15 +14,15 @@ use pitstop_cli_core::{set_image, undo, workload};
 
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::store::{Place, Store, Storing};
-use crate::waiting::{self, Awaited, Waiting};
+use crate::store::{Store, Storing};
+use crate::waiting::{self, WaitTarget, Waiting};
 
-/// Of which workload.
+/// The workload, and the revision.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The workload, such as deploy/web.
     target: String,
-    /// The revision to go back to, as `kubectl rollout history` numbers them. Otherwise the newest with another template.
+    /// The revision to roll back to, from `kubectl rollout history`. Default: the newest with another template.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
     to_revision: Option<i64>,
     #[command(flatten)]
@@ -31,21 +31,21 @@ pub struct Args {
     waiting: Waiting,
 }
 
-/// Goes back to that template.
+/// Rolls the workload back.
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let (kind, name) = match Target::parse(&args.target).map_err(Failure::invalid)? {
         Target::Workload(kind, name) => (kind, name),
         target => {
             return Err(Failure::invalid(format!(
-                "{target} is no workload: name a Deployment, a StatefulSet or a DaemonSet, such as deploy/web"
+                "{target} is not a workload: name a Deployment, a StatefulSet or a DaemonSet, such as deploy/web"
             )));
         }
     };
-    let acting = session.acting(kind, &name).await?;
-    let in_place = acting.filter(|rollout| set_image::ready(&args.target, Some(rollout)).is_ok());
+    let acting = session.rollout_of(kind, &name).await?;
+    let in_place = acting.filter(|rollout| set_image::check_rollout(&args.target, Some(rollout)).is_ok());
     if in_place.is_none() && args.waiting.wait {
         return Err(Failure::invalid(format!(
-            "{} would be rolled back by its own controller, which makes new Pods: leave --wait out, and wait by `kubectl rollout status`",
+            "{} has no armed InPlaceRollout, so its own controller would roll it back with new Pods: omit --wait, and use `kubectl rollout status`",
             args.target
         )));
     }
@@ -58,17 +58,16 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         TargetKind::Deployment => ApiResource::erase::<ReplicaSet>(&()),
         TargetKind::StatefulSet | TargetKind::DaemonSet => ApiResource::erase::<ControllerRevision>(&()),
     };
-    let history = session
-        .list_all(&session.dynamic(&resource, Place::Namespace), ListParams::default().labels_from(&selector))
-        .await?;
+    let history =
+        session.list_all(&session.dynamic(&resource), ListParams::default().labels_from(&selector)).await?;
     let (mut change, number) = undo::undo(&workload, &history, args.to_revision).map_err(Failure::invalid)?;
     if in_place.is_some() {
         workload.park_with(&mut change.patch).map_err(Failure::invalid)?;
     }
     let done = format!("rolled back to revision {number}");
     let store = Store::new(session, &args.storing);
-    let stored = store.patch_any(&workload::resource(kind), Place::Namespace, &name, &change, &done).await?;
-    let awaited = in_place.map(|rollout| Awaited {
+    let stored = store.patch_any(&workload::resource(kind), &name, &change, &done).await?;
+    let awaited = in_place.map(|rollout| WaitTarget {
         kind: RequestKind::Rollout,
         name: rollout.name_any(),
         uid: rollout.uid(),

@@ -1,4 +1,4 @@
-//! `wait`: waits until requests have ended, and says how.
+//! `wait`: waits until requests have ended, and prints how.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use pitstop_cli_core::target::{RequestKind, Target};
 use crate::args::duration;
 use crate::failure::Failure;
 use crate::session::Session;
-use crate::waiting::{self, Awaited};
+use crate::waiting::{self, WaitTarget};
 
-/// For what.
+/// The requests.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Requests such as crr/web-0-x2x4p, or workloads such as deploy/web, whose `InPlaceRollout` is waited for.
     #[arg(required = true, value_name = "REQUEST")]
     requests: Vec<String>,
-    /// For how long, such as `90s` or `10m`; `0` looks once.
+    /// How long to wait, such as `90s` or `10m`; `0` checks once.
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5m")]
     timeout: Duration,
 }
@@ -32,17 +32,17 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     Ok(waiting::all(session, awaited, args.timeout, false).await)
 }
 
-async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {
+async fn one(session: &Session, target: Target) -> Result<WaitTarget, Failure> {
     match target {
-        Target::Request(kind, name) => Ok(Awaited { kind, name, uid: None, goal: Goal::End }),
+        Target::Request(kind, name) => Ok(WaitTarget { kind, name, uid: None, goal: Goal::End }),
         Target::Workload(kind, ref name) => {
-            let acting = session.acting(kind, name).await?.ok_or_else(|| {
+            let acting = session.rollout_of(kind, name).await?.ok_or_else(|| {
                 Failure::invalid(format!(
                     "{target} has no InPlaceRollout to wait for; `kubectl rollout status {target}` waits for its own controller"
                 ))
             })?;
             let uid = acting.metadata.uid;
-            Ok(Awaited {
+            Ok(WaitTarget {
                 kind: RequestKind::Rollout,
                 name: acting.metadata.name.unwrap_or_default(),
                 uid,
@@ -50,7 +50,7 @@ async fn one(session: &Session, target: Target) -> Result<Awaited, Failure> {
             })
         }
         Target::Pod(_) => Err(Failure::invalid(format!(
-            "{target} is no request: name one, such as crr/NAME; `kubectl wait {target} --for=condition=Ready` waits for a Pod"
+            "{target} is not a request: name one, such as crr/NAME; `kubectl wait {target} --for=condition=Ready` waits for a Pod"
         ))),
     }
 }

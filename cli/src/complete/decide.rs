@@ -72,7 +72,7 @@ pub struct Typed {
     /// The flag whose value the last word is, by its ID.
     pending: Option<String>,
     /// `--` was typed: no flags follow.
-    over: bool,
+    flags_ended: bool,
 }
 
 /// Decides what completes the last word. `root` is the whole program.
@@ -90,7 +90,7 @@ fn answer(root: &Command, command: Option<&Command>, typed: &Typed, last: &str) 
             .find(|it| it.get_id() == id.as_str())
             .map_or(Answer::Nothing, |it| value(it, "", last));
     }
-    if !typed.over && last.starts_with('-') {
+    if !typed.flags_ended && last.starts_with('-') {
         if let Some((flag, begun)) = last.split_once('=') {
             let arg =
                 flags().find(|it| it.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long)));
@@ -119,14 +119,14 @@ fn read<'a>(root: &'a Command, words: &[String]) -> (Option<&'a Command>, Typed)
     let mut typed = Typed::default();
     for word in words {
         if let Some(id) = typed.pending.take() {
-            note(root, &id, word, &mut typed);
-        } else if typed.over || !word.starts_with('-') || word == "-" {
+            keep_global(root, &id, word, &mut typed);
+        } else if typed.flags_ended || !word.starts_with('-') || word == "-" {
             match (command, root.find_subcommand(word)) {
-                (None, Some(found)) if !typed.over => command = Some(found),
+                (None, Some(found)) if !typed.flags_ended => command = Some(found),
                 _ => typed.positional += 1,
             }
         } else if word == "--" {
-            typed.over = true;
+            typed.flags_ended = true;
         } else {
             flag(root, command, word, &mut typed);
         }
@@ -154,14 +154,14 @@ fn flag(root: &Command, command: Option<&Command>, word: &str, typed: &mut Typed
     let id = arg.get_id().as_str();
     match (arg.get_action().takes_values(), inline) {
         (true, None) => typed.pending = Some(id.to_owned()),
-        (true, Some(value)) => note(root, id, value, typed),
+        (true, Some(value)) => keep_global(root, id, value, typed),
         (false, _) if is_global(root, id) => typed.globals.extend(arg.get_long().map(|it| format!("--{it}"))),
         (false, _) => {}
     }
 }
 
 /// Keeps the value of a global flag.
-fn note(root: &Command, id: &str, value: &str, typed: &mut Typed) {
+fn keep_global(root: &Command, id: &str, value: &str, typed: &mut Typed) {
     let global = root.get_arguments().find(|it| it.get_id() == id && it.is_global_set());
     typed.globals.extend(global.and_then(|it| it.get_long()).map(|long| format!("--{long}={value}")));
 }
@@ -197,16 +197,16 @@ fn value(arg: &Arg, before: &str, begun: &str) -> Answer {
 
 /// What completes a word that is no flag.
 fn positional(command: &Command, number: usize, last: &str) -> Answer {
-    let mut places = command.get_positionals();
-    let last_place = command.get_positionals().last().filter(|it| many(it));
-    let Some(arg) = places.nth(number).or(last_place) else { return Answer::Nothing };
+    let mut args = command.get_positionals();
+    let last_arg = command.get_positionals().last().filter(|it| takes_many(it));
+    let Some(arg) = args.nth(number).or(last_arg) else { return Answer::Nothing };
     if !arg.get_possible_values().is_empty() {
         return value(arg, "", last);
     }
     let types = types(command.get_name());
     // After the target, `resize` and `set-image` take amounts and images.
     if types.is_empty()
-        || (number > 0 && !many(arg))
+        || (number > 0 && !takes_many(arg))
         || arg.get_id().as_str() == "images"
         || arg.get_id() == "requests" && command.get_name() == "resize"
     {
@@ -224,7 +224,7 @@ fn positional(command: &Command, number: usize, last: &str) -> Answer {
     }
 }
 
-fn many(arg: &Arg) -> bool {
+fn takes_many(arg: &Arg) -> bool {
     arg.get_num_args().is_some_and(|it| it.max_values() > 1)
         || matches!(arg.get_action(), clap::ArgAction::Append)
 }
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(words("completion ba"), ["bash"]);
         assert_eq!(words("-n shop sta"), ["status"]);
         let Answer::Words(all) = decided("doc").0 else { panic!("no words") };
-        assert!(all[0].help.starts_with("Examine the installation"), "{all:?}");
+        assert!(all[0].help.starts_with("Check the installation"), "{all:?}");
     }
 
     #[test]

@@ -25,7 +25,6 @@ use self::decide::{Answer, Candidate, Type, decide};
 use crate::args::{Cli, Globals};
 use crate::output;
 use crate::session::Session;
-use crate::store::Place;
 
 /// The program name that kubectl looks for.
 const PROGRAM: &str = "kubectl_complete-pitstop";
@@ -61,14 +60,14 @@ pub fn run(words: &[String]) -> ExitCode {
     let (candidates, directive) = match answer {
         Answer::Words(candidates) => (candidates, NO_FILES),
         Answer::Kinds(kinds) => (before_slash(kinds, last), NO_FILES | NO_SPACE),
-        Answer::Names(kind, before) => (named(kind, &before, last, &typed.globals), NO_FILES),
+        Answer::Names(kind, before) => (matching_names(kind, &before, last, &typed.globals), NO_FILES),
         Answer::Files => (Vec::new(), FILES),
         Answer::Nothing => (Vec::new(), NO_FILES),
     };
     for Candidate { word, help } in candidates {
-        output::say(&if help.is_empty() { word } else { format!("{word}\t{help}") });
+        output::print(&if help.is_empty() { word } else { format!("{word}\t{help}") });
     }
-    output::say(&format!(":{directive}"));
+    output::print(&format!(":{directive}"));
     ExitCode::SUCCESS
 }
 
@@ -79,15 +78,15 @@ fn before_slash(kinds: &[Type], last: &str) -> Vec<Candidate> {
 
 /// The global flags alone.
 #[derive(Debug, Parser)]
-struct Only {
+struct GlobalsOnly {
     #[command(flatten)]
     globals: Globals,
 }
 
-/// Names of objects that begin with the word; empty if the API server does not give them in time.
-fn named(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candidate> {
+/// Names of objects that begin with the last word; empty if the API server does not give them in time.
+fn matching_names(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candidate> {
     let args = std::iter::once("kubectl-pitstop").chain(globals.iter().map(String::as_str));
-    let Ok(Only { globals }) = Only::try_parse_from(args) else { return Vec::new() };
+    let Ok(GlobalsOnly { globals }) = GlobalsOnly::try_parse_from(args) else { return Vec::new() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
@@ -101,24 +100,20 @@ fn named(kind: Type, before: &str, last: &str, globals: &[String]) -> Vec<Candid
 
 async fn names(kind: Type, globals: &Globals) -> Option<Vec<String>> {
     let session = Session::open(globals).await.ok()?;
-    let (resource, place) = match kind {
-        Type::Pod => (ApiResource::erase::<Pod>(&()), Place::Namespace),
-        Type::Deployment => (ApiResource::erase::<Deployment>(&()), Place::Namespace),
-        Type::StatefulSet => (ApiResource::erase::<StatefulSet>(&()), Place::Namespace),
-        Type::DaemonSet => (ApiResource::erase::<DaemonSet>(&()), Place::Namespace),
-        Type::Request(RequestKind::Restart) => {
-            (ApiResource::erase::<ContainerRecreateRequest>(&()), Place::Namespace)
-        }
-        Type::Request(RequestKind::Resize) => (ApiResource::erase::<PodResize>(&()), Place::Namespace),
-        Type::Request(RequestKind::ImageUpdate) => {
-            (ApiResource::erase::<PodImageUpdate>(&()), Place::Namespace)
-        }
-        Type::Request(RequestKind::Rollout) => (ApiResource::erase::<InPlaceRollout>(&()), Place::Namespace),
-        Type::Namespace => (ApiResource::erase::<Namespace>(&()), Place::Cluster),
-        Type::Node => (ApiResource::erase::<Node>(&()), Place::Cluster),
+    let resource = match kind {
+        Type::Pod => ApiResource::erase::<Pod>(&()),
+        Type::Deployment => ApiResource::erase::<Deployment>(&()),
+        Type::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        Type::DaemonSet => ApiResource::erase::<DaemonSet>(&()),
+        Type::Request(RequestKind::Restart) => ApiResource::erase::<ContainerRecreateRequest>(&()),
+        Type::Request(RequestKind::Resize) => ApiResource::erase::<PodResize>(&()),
+        Type::Request(RequestKind::ImageUpdate) => ApiResource::erase::<PodImageUpdate>(&()),
+        Type::Request(RequestKind::Rollout) => ApiResource::erase::<InPlaceRollout>(&()),
+        Type::Namespace => ApiResource::erase::<Namespace>(&()),
+        Type::Node => ApiResource::erase::<Node>(&()),
     };
     let params = ListParams::default().limit(MOST_NAMES);
-    let list = session.dynamic(&resource, place).list_metadata(&params).await.ok()?;
+    let list = session.dynamic(&resource).list_metadata(&params).await.ok()?;
     Some(list.items.into_iter().filter_map(|it| it.metadata.name).collect())
 }
 

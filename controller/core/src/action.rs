@@ -80,7 +80,7 @@ pub enum Event {
     /// Result of a deed of a request.
     DeedDone {
         /// The request.
-        by: Object,
+        object: Object,
         /// The deed.
         deed: Box<Deed>,
         /// How it ended.
@@ -89,14 +89,14 @@ pub enum Event {
     /// Result of [`Action::Survey`].
     Surveyed {
         /// Namespace, and name of the node.
-        place: ObjectKey,
+        key: ObjectKey,
         /// The survey, if it succeeded.
         outcome: Outcome<Survey>,
     },
     /// Result of [`Action::ReadPod`].
     PodRead {
         /// The request.
-        by: Object,
+        object: Object,
         /// The Pod's UID.
         outcome: Outcome<String>,
     },
@@ -149,12 +149,12 @@ pub enum Action {
     /// Read the limits for Pods: the `LimitRange`s and `ResourceQuota`s of a namespace, and a node.
     Survey {
         /// Namespace, and name of the node.
-        place: ObjectKey,
+        key: ObjectKey,
     },
     /// Read whether the Pod of a request exists.
     ReadPod {
         /// The request.
-        by: Object,
+        object: Object,
         /// The Pod.
         pod: ObjectKey,
     },
@@ -185,7 +185,7 @@ pub enum Action {
     /// Carry out a deed of a request.
     Do {
         /// The request.
-        by: Object,
+        object: Object,
         /// The deed.
         deed: Deed,
     },

@@ -77,7 +77,7 @@ impl fmt::Display for Sign {
 
 /// Whether pitstop carries out requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Mode {
     /// Not all objects are known yet: no request is carried out.
     Unknown,
     /// Requests are carried out.
@@ -89,28 +89,28 @@ pub enum Verdict {
     Refuse(Vec<Sign>),
 }
 
-impl Verdict {
+impl Mode {
     /// Whether requests are carried out.
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve | Self::ServeBeside(_))
     }
 }
 
-/// Decides. `told_off`: the user says that Kruise's own controller for requests is off.
-pub fn judge(surroundings: &Surroundings, told_off: bool) -> Verdict {
+/// Decides. `kruise_off`: the user says that Kruise's own controller for requests is off.
+pub fn judge(surroundings: &Surroundings, kruise_off: bool) -> Mode {
     let signs = signs(surroundings);
-    if told_off {
+    if kruise_off {
         // Only signs that make requests fail: with its gate off, Kruise's webhook refuses every request.
         let in_the_way: Vec<Sign> =
             signs.into_iter().filter(|sign| matches!(sign, Sign::Asked | Sign::Converts)).collect();
-        return if in_the_way.is_empty() { Verdict::Serve } else { Verdict::ServeBeside(in_the_way) };
+        return if in_the_way.is_empty() { Mode::Serve } else { Mode::ServeBeside(in_the_way) };
     }
     if !signs.is_empty() {
-        return Verdict::Refuse(signs);
+        return Mode::Refuse(signs);
     }
     match (&surroundings.configuration, &surroundings.definition) {
-        (Seen::NotYet, _) | (_, Seen::NotYet) => Verdict::Unknown,
-        _ => Verdict::Serve,
+        (Seen::NotYet, _) | (_, Seen::NotYet) => Mode::Unknown,
+        _ => Mode::Serve,
     }
 }
 
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn alone_it_serves_once_it_has_looked() {
-        assert_eq!(judge(&seen(Seen::Absent, ours()), false), Verdict::Serve);
-        assert_eq!(judge(&seen(Seen::Absent, Seen::Absent), false), Verdict::Serve);
+        assert_eq!(judge(&seen(Seen::Absent, ours()), false), Mode::Serve);
+        assert_eq!(judge(&seen(Seen::Absent, Seen::Absent), false), Mode::Serve);
         for unknown in [Surroundings::default(), seen(Seen::Absent, Seen::NotYet), seen(Seen::NotYet, ours())]
         {
-            let verdict = judge(&unknown, false);
-            assert_eq!(verdict, Verdict::Unknown);
-            assert!(!verdict.serves());
+            let mode = judge(&unknown, false);
+            assert_eq!(mode, Mode::Unknown);
+            assert!(!mode.serves());
         }
     }
 
@@ -170,20 +170,20 @@ mod tests {
             (seen(Seen::Absent, definition(true, None)), vec![Converts]),
             (seen(Seen::NotYet, definition(false, Some("kruise"))), vec![Owns]),
         ] {
-            let verdict = judge(&found, false);
-            assert!(!verdict.serves());
-            assert_eq!(verdict, Verdict::Refuse(signs));
+            let mode = judge(&found, false);
+            assert!(!mode.serves());
+            assert_eq!(mode, Mode::Refuse(signs));
         }
         // A user's own chart may contain our CRD.
-        assert_eq!(judge(&seen(Seen::Absent, definition(false, Some("platform"))), false), Verdict::Serve);
+        assert_eq!(judge(&seen(Seen::Absent, definition(false, Some("platform"))), false), Mode::Serve);
     }
 
     #[test]
     fn who_was_told_serves_at_once_and_says_what_is_in_the_way() {
-        assert_eq!(judge(&Surroundings::default(), true), Verdict::Serve);
-        assert_eq!(judge(&seen(kruise(false), ours()), true), Verdict::Serve);
-        let verdict = judge(&seen(kruise(true), ours()), true);
-        assert_eq!(verdict, Verdict::ServeBeside(vec![Sign::Asked]));
-        assert!(verdict.serves());
+        assert_eq!(judge(&Surroundings::default(), true), Mode::Serve);
+        assert_eq!(judge(&seen(kruise(false), ours()), true), Mode::Serve);
+        let mode = judge(&seen(kruise(true), ours()), true);
+        assert_eq!(mode, Mode::ServeBeside(vec![Sign::Asked]));
+        assert!(mode.serves());
     }
 }

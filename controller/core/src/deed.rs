@@ -59,7 +59,7 @@ pub enum Deed {
         /// The revision.
         revision: String,
         /// Kind of its workload, if any. The controller of a `Deployment` does not look at the mark.
-        of: Option<TargetKind>,
+        kind: Option<TargetKind>,
     },
     /// Write a template into a `ReplicaSet` of a parked `Deployment`, if both are still this version.
     Commit(Box<Commit>),
@@ -205,9 +205,9 @@ pub struct Puller {
     /// Namespace, which is the request's, and name.
     pub key: ObjectKey,
     /// The Pod whose `imagePullSecrets` and service account it uses.
-    pub of: ObjectKey,
+    pub lender: ObjectKey,
     /// That Pod's UID.
-    pub of_uid: String,
+    pub lender_uid: String,
     /// Its node.
     pub node: String,
     /// Seconds until the kubelet ends it.
@@ -233,7 +233,7 @@ pub enum Done {
     /// It took effect.
     Effected,
     /// The workload that was read.
-    Told(Box<Workload>),
+    Read(Box<Workload>),
     /// Its object does not exist. For a query about a node, also: the node is not ready.
     Gone,
     /// Its precondition failed, or the object to create exists.

@@ -10,14 +10,14 @@ use crate::time::{Mono, note_since, seconds};
 
 /// What this process has seen of a drain; another process starts anew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct DrainTimer {
     /// When it first saw that the Pod is to be drained.
     asked: Option<Mono>,
     /// Since when the Pod is held and not ready.
     unready: Option<Mono>,
 }
 
-impl Seen {
+impl DrainTimer {
     /// Notes since when the hold keeps the Pod out of service. Without hold or Pod, the Pod is not drained.
     pub(crate) fn update(&mut self, now: Mono, pod: Option<&Pod>, hold: Option<&Hold>) {
         let Some(pod) = pod else {
@@ -110,7 +110,7 @@ impl Wait {
 }
 
 /// Reason and message of `Drained` when the drain begins.
-pub(crate) fn begins(pod: &Pod, grace: i64) -> (&'static str, String) {
+pub(crate) fn initial_condition(pod: &Pod, grace: i64) -> (&'static str, String) {
     match Wait::opening(pod, grace) {
         Wait::NoGate(_) => {
             let text = format!(

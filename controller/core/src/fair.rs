@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 /// Waiting items by namespace, each namespace in order of arrival.
 #[derive(Clone, Debug)]
-pub struct Fair<T> {
+pub struct FairQueue<T> {
     lines: BTreeMap<String, VecDeque<T>>,
     /// Number of waiting items.
     len: usize,
@@ -15,7 +15,7 @@ pub struct Fair<T> {
     last: String,
 }
 
-impl<T> Fair<T> {
+impl<T> FairQueue<T> {
     /// An empty queue for `most` items.
     pub fn new(most: usize) -> Self {
         Self { lines: BTreeMap::new(), len: 0, most, last: String::new() }
@@ -59,13 +59,13 @@ impl<T> Fair<T> {
 mod tests {
     use super::*;
 
-    fn all(fair: &mut Fair<&'static str>) -> Vec<&'static str> {
+    fn all(fair: &mut FairQueue<&'static str>) -> Vec<&'static str> {
         std::iter::from_fn(|| fair.pop()).collect()
     }
 
     #[test]
     fn namespaces_take_turns_and_each_has_its_own_order() {
-        let mut fair = Fair::new(9);
+        let mut fair = FairQueue::new(9);
         for (namespace, item) in
             [("b", "b1"), ("b", "b2"), ("b", "b3"), ("a", "a1"), ("c", "c1"), ("a", "a2")]
         {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn who_has_most_loses_when_it_is_full() {
-        let mut fair = Fair::new(3);
+        let mut fair = FairQueue::new(3);
         for item in ["b1", "b2", "b3"] {
             assert_eq!(fair.push("b", item), None);
         }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_queue_without_room_loses_everything() {
-        let mut fair = Fair::new(0);
+        let mut fair = FairQueue::new(0);
         assert_eq!(fair.push("a", "a1"), Some("a1"));
         assert_eq!((fair.pop(), fair.lines.len()), (None, 0));
     }

@@ -24,16 +24,16 @@ const LOOK_SOON: Duration = Duration::from_secs(2);
 
 /// What one answer shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PolicyState {
     /// The policy denied it.
     InForce,
     /// No denial by the policy: the API server accepted the probe, or refused it for another reason. Says which.
     Missing(String),
-    /// The API server did not decide, for this reason. The previous verdict still counts.
+    /// The API server did not decide, for this reason. The previous state still counts.
     Unknown(String),
 }
 
-impl Verdict {
+impl PolicyState {
     /// How long until the next probe.
     pub fn look_again(&self) -> Duration {
         match self {
@@ -53,15 +53,15 @@ pub fn probe() -> Result<http::Request<Vec<u8>>, request::Error> {
 
 /// What the answer to [`probe`] shows. The API server names the policy that denies (`ValidatingAdmissionPolicy 'NAME'
 /// with binding 'NAME' denied request`, apiserver `plugin/policy/validating`).
-pub fn judge(answer: &Answer) -> Verdict {
+pub fn judge(answer: &Answer) -> PolicyState {
     let by_the_policy = format!("ValidatingAdmissionPolicy '{POLICY}'");
     match answer {
-        Answer::Failed(Failure { class: Class::Retry, message, .. }) => Verdict::Unknown(message.clone()),
-        Answer::Failed(Failure { message, .. }) if message.contains(&by_the_policy) => Verdict::InForce,
+        Answer::Failed(Failure { class: Class::Retry, message, .. }) => PolicyState::Unknown(message.clone()),
+        Answer::Failed(Failure { message, .. }) if message.contains(&by_the_policy) => PolicyState::InForce,
         Answer::Failed(Failure { message, .. }) => {
-            Verdict::Missing(format!("the API server denied the test for another reason: {message}"))
+            PolicyState::Missing(format!("the API server denied the test for another reason: {message}"))
         }
-        Answer::Body(_) => Verdict::Missing("the API server did not deny the test".to_owned()),
+        Answer::Body(_) => PolicyState::Missing("the API server did not deny the test".to_owned()),
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     fn only_a_denial_by_the_policy_counts() {
         let denial = "nodeworks.pitstop.dev \"self-check.pitstop.dev\" is forbidden: ValidatingAdmissionPolicy \
                       'pitstop-daemon' with binding 'pitstop-daemon' denied request: no";
-        assert_eq!(judge(&failed(403, denial)), Verdict::InForce);
+        assert_eq!(judge(&failed(403, denial)), PolicyState::InForce);
         for answer in [
             Answer::Body("{}".to_owned()),
             failed(403, "User \"x\" cannot create resource \"nodeworks\" in API group \"pitstop.dev\""),
@@ -94,16 +94,16 @@ mod tests {
             failed(409, "nodeworks.pitstop.dev \"self-check.pitstop.dev\" already exists"),
             failed(404, "the server could not find the requested resource"),
         ] {
-            let verdict = judge(&answer);
-            assert!(matches!(verdict, Verdict::Missing(_)), "{answer:?}: {verdict:?}");
-            assert_eq!(verdict.look_again(), LOOK_SOON);
+            let state = judge(&answer);
+            assert!(matches!(state, PolicyState::Missing(_)), "{answer:?}: {state:?}");
+            assert_eq!(state.look_again(), LOOK_SOON);
         }
     }
 
     #[test]
     fn an_api_server_that_is_away_shows_nothing() {
         for code in [429, 500, 503, 504] {
-            assert!(matches!(judge(&failed(code, "later")), Verdict::Unknown(_)), "{code}");
+            assert!(matches!(judge(&failed(code, "later")), PolicyState::Unknown(_)), "{code}");
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A kind is one folder and one line in [`crate::kinds`]. Kinds do not know each other: they meet through
 //! [children](Kind::child) and through what the engine tells them about a Pod.
 
-mod around;
+mod lookup;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -14,24 +14,24 @@ use kube::core::object::HasStatus;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::{ImageChange, Note, Sizing};
 use crate::config::Config;
 use crate::deed::{Deed, Done};
 use crate::hold::Claim;
-use crate::hold::admission::Surveyed;
+use crate::hold::admission::LastSurvey;
 use crate::key::{KindId, ObjectKey};
-use crate::look::Look;
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork};
 pub use crate::owner::{Owner, owner};
 use crate::plan::Plan;
 use crate::pod::Pod;
+use crate::pod_check::PodCheck;
 use crate::readiness::Hold;
 use crate::review::Review;
 use crate::time::Mono;
 use crate::tracked::Versioned;
-pub use around::Around;
+pub use lookup::Lookup;
 
 /// Constant facts of a kind, for its lists, watches, writes, metrics, logs and reviews.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Relative<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// What goes first.
-    pub by: Before,
+    pub blocker: Blocker,
     /// Latest end of the wait; `None` for no such limit.
     pub until: Option<Mono>,
     /// An accepted request of another kind has the Pod.
@@ -190,7 +190,7 @@ pub struct Ahead {
 
 /// How far a request is with its Pod, as the engine knows.
 #[derive(Clone, Copy, Debug)]
-pub struct At {
+pub struct WorkState {
     /// Since when its acceptance has been sent.
     pub begun: Option<Mono>,
     /// It has ended or is about to be deleted.
@@ -279,21 +279,21 @@ pub struct Sight<'a, K: Kind> {
     /// All its deeds under way.
     pub doing: &'a [Deed],
     /// What is known of the Pod while the watch does not show it.
-    pub look: &'a Look,
+    pub pod_check: &'a PodCheck,
     /// Result of the last survey for the Pod.
-    pub survey: Option<&'a Surveyed>,
+    pub survey: Option<&'a LastSurvey>,
     /// Whether what it gave counts again, once the later claim that had its place is gone; `None` before that is
     /// decided.
-    pub anew: Option<&'a Result<(), Dormant>>,
-    /// Further questions about the surroundings.
-    pub around: &'a dyn Around<K>,
+    pub reinstated: Option<&'a Result<(), Dormant>>,
+    /// Further questions about other objects.
+    pub lookup: &'a dyn Lookup<K>,
 }
 
 /// Why the resources that a request gave are not given again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dormant {
     /// When this was last decided.
-    pub at: Mono,
+    pub decided_at: Mono,
     /// The reason, one word.
     pub reason: &'static str,
     /// The reason, as a sentence.
@@ -358,7 +358,7 @@ pub trait Kind:
     fn notes(&self, old: &Self::Status) -> Vec<Note>;
 
     /// Since when it does something to its Pod that excludes requests of other kinds.
-    fn disturbs(&self, memory: &Self::Memory, at: At, pod: Option<&Pod>) -> Option<Mono>;
+    fn disturbs(&self, memory: &Self::Memory, work: WorkState, pod: Option<&Pod>) -> Option<Mono>;
 
     /// What to count once a change of its status is stored.
     fn measure(&self, old: &Self::Status) -> Option<Measure> {
@@ -380,7 +380,7 @@ pub trait Kind:
         self.ended().is_some()
     }
     /// It changes nothing, such as a dry run.
-    fn asks(&self) -> bool {
+    fn changes_nothing(&self) -> bool {
         false
     }
     /// It waits to be [released](crate::deed::Deed::Resume), and has done nothing to its Pod.
@@ -417,7 +417,7 @@ pub trait Kind:
         false
     }
     /// It changes Pods that it selects by labels, and another object of its kind could undo the change.
-    fn gives(&self) -> bool {
+    fn changes_selected(&self) -> bool {
         false
     }
     /// The change that its workload was parked for has failed.
@@ -426,7 +426,7 @@ pub trait Kind:
     }
 
     /// A request that it made for a Pod of this node, and that has succeeded.
-    fn done_at(&self, _memory: &Self::Memory, _node: &str) -> Option<ObjectKey> {
+    fn succeeded_on(&self, _memory: &Self::Memory, _node: &str) -> Option<ObjectKey> {
         None
     }
 

@@ -93,9 +93,9 @@ macro_rules! define {
             [$($(#[$attr])* const { &<$kind as Kind>::ABOUT },)*].into_iter()
         }
 
-        /// Runs `what` for every kind.
-        pub fn for_each(what: &mut impl ForEach) {
-            $($(#[$attr])* what.kind::<$kind>();)*
+        /// Runs `visitor` for every kind.
+        pub fn for_each(visitor: &mut impl ForEach) {
+            $($(#[$attr])* visitor.kind::<$kind>();)*
         }
     };
 }

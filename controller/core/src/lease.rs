@@ -129,13 +129,13 @@ impl Elector {
     /// Takes in an event; returns the write to do, if any.
     pub fn step(&mut self, now: Mono, event: Event) -> Option<Write> {
         match event {
-            Event::Observed(record) => self.saw(now, record),
+            Event::Observed(record) => self.observe(now, record),
             Event::Written(record) => {
                 let started = self.in_flight.take();
                 self.held_since = started.filter(|_| record.holder == self.me);
                 self.try_at =
                     if self.releasing { now } else { started.unwrap_or(now).after(self.config.renew_every) };
-                self.saw(now, Some(record));
+                self.observe(now, Some(record));
             }
             Event::NotWritten => {
                 self.in_flight = None;
@@ -162,7 +162,7 @@ impl Elector {
 
     /// Takes in the record that the watch or an answer shows. The watch may show an old version late; acting on it only
     /// causes a conflict.
-    fn saw(&mut self, now: Mono, record: Option<Record>) {
+    fn observe(&mut self, now: Mono, record: Option<Record>) {
         if record.as_ref().is_none_or(|r| r.holder != self.me) {
             self.held_since = None;
         }

@@ -9,7 +9,7 @@ pub mod action;
 #[cfg(test)]
 #[path = "agree_tests.rs"]
 mod agree;
-pub mod before;
+pub mod blocker;
 pub mod change;
 pub mod coexist;
 pub mod config;
@@ -27,13 +27,13 @@ pub mod kind;
 pub mod kinds;
 pub mod lease;
 mod lifecycle;
-pub mod look;
 pub mod measure;
 pub mod nodework;
 pub mod outcome;
 mod owner;
 pub mod plan;
 pub mod pod;
+pub mod pod_check;
 mod pod_ref;
 #[cfg(test)]
 mod probe;

@@ -77,7 +77,7 @@ pub struct Pod {
     /// The kubelet last reported it ready, but it counts as not ready because its node is not ready.
     pub unheard: bool,
     /// What the kubelet reports of a resize.
-    pub resize: Resize,
+    pub resize: ResizeConditions,
     /// `spec.overhead`: what the Pod's sandbox uses besides its containers.
     pub overhead: Resources,
     /// `spec.resources`, which bound all its containers together (KEP-2837).
@@ -118,23 +118,23 @@ pub struct Made {
     /// That object.
     pub owner: Owner,
     /// `status.reason` and `status.message`: why the kubelet does not, or no longer, run it.
-    pub ended: Told,
+    pub ended: Explanation,
     /// The images of its image volumes, by volume name.
     pub volumes: BTreeMap<String, String>,
 }
 
 /// The conditions of a Pod about a resize (KEP-1287). `Some` means that the condition is True.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resize {
+pub struct ResizeConditions {
     /// `PodResizePending`: the new size is not admitted.
-    pub pending: Option<Told>,
+    pub pending: Option<Explanation>,
     /// `PodResizeInProgress`: it is admitted, and the containers do not have it yet.
-    pub in_progress: Option<Told>,
+    pub in_progress: Option<Explanation>,
 }
 
 /// Reason and message of a condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct Explanation {
     /// One word.
     pub reason: String,
     /// A sentence.

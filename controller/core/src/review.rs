@@ -11,9 +11,9 @@ use serde_json::Value;
 use crate::key::ObjectKey;
 use crate::pod::Pod;
 
-/// The answer to an admission review.
+/// The response to an admission review.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Response {
     /// Allowed, with these JSON Patch operations (RFC 6902).
     Allow(Vec<Value>),
     /// Refused.
@@ -38,12 +38,12 @@ pub struct Review {
     /// The path at which the API server calls the webhook, as in its configuration.
     pub path: &'static str,
     /// Begins a review.
-    pub begin: fn(&Asked) -> Step,
+    pub begin: fn(&ReviewRequest) -> Step,
 }
 
 /// A review of one object.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ReviewRequest {
     /// Namespace and name.
     pub key: ObjectKey,
     /// The object exists, and changes.
@@ -56,7 +56,7 @@ pub struct Asked {
     pub by_controller: bool,
 }
 
-impl Asked {
+impl ReviewRequest {
     /// Parses `object` as its kind; the error is a sentence.
     pub fn read<O>(&self, object: Option<&DynamicObject>) -> Result<O, String>
     where
@@ -83,7 +83,7 @@ pub fn without_status(mut object: DynamicObject) -> DynamicObject {
 /// How a review continues.
 pub enum Step {
     /// The review is over.
-    Over(Verdict),
+    Over(Response),
     /// Read this Pod from the API server, then continue. `None` if it does not exist; a sentence if the read failed.
     Pod(ObjectKey, Then<Result<Option<Live>, String>>),
     /// Find out whether this node is a virtual one, then continue. A node that cannot be read counts as a machine: the
@@ -104,11 +104,11 @@ pub struct Live {
 }
 
 /// The hooks of a Pod's containers, by the containers' names.
-pub type Hooks = BTreeMap<String, Hooked>;
+pub type Hooks = BTreeMap<String, ContainerHook>;
 
 /// A container's hook, as a request shows it to people; nothing acts on it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hooked {
+pub struct ContainerHook {
     /// The hook.
     pub pre_stop: PreStopHandler,
     /// The container's ports.
@@ -131,7 +131,7 @@ mod tests {
         });
         let sent: DynamicObject = serde_json::from_value(object).unwrap();
         let key = ObjectKey::new("ns", "again");
-        let asked = Asked {
+        let asked = ReviewRequest {
             key: key.clone(),
             update: false,
             new: Some(without_status(sent.clone())),

@@ -30,29 +30,30 @@ pub fn identity(template: &Value, restarts: &[String]) -> String {
     let mut template = plain(template);
     let containers = take_containers(&mut template).into_iter();
     let containers: Vec<_> =
-        containers.map(|Found { name, image, resources, .. }| (name, image, resources)).collect();
+        containers.map(|TemplateContainer { name, image, resources, .. }| (name, image, resources)).collect();
     let restarts = take_restarts(&mut template, restarts);
     format!("{:016x}", labels::hash(&json!([containers, restarts]).to_string()))
 }
 
 /// The wanted state of containers that can change in place, by name.
 pub fn wanted(template: &Value) -> BTreeMap<String, Wanted> {
-    let found = take_containers(&mut template.clone()).into_iter();
-    found.map(|Found { name, image, resources, .. }| (name, Wanted { image, resources })).collect()
+    let containers = take_containers(&mut template.clone()).into_iter();
+    let wanted = |TemplateContainer { name, image, resources, .. }| (name, Wanted { image, resources });
+    containers.map(wanted).collect()
 }
 
 /// How one template differs from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// In what running Pods can get.
-    InPlace(Lacks),
+    InPlace(Delta),
     /// In something that running Pods cannot get: what.
     Other(String),
 }
 
 /// What a running Pod can get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lacks {
+pub struct Delta {
     /// New resources.
     pub sizes: Vec<Size>,
     /// New images.
@@ -61,7 +62,7 @@ pub struct Lacks {
     pub restart: bool,
 }
 
-impl Lacks {
+impl Delta {
     /// Nothing differs.
     pub fn is_none(&self) -> bool {
         self.sizes.is_empty() && self.images.is_empty() && !self.restart
@@ -125,22 +126,22 @@ impl Change {
         if let Some(path) = difference(&old, &new, "spec.template") {
             return Self::Other(format!("{path} differs"));
         }
-        let mut lacks = Lacks { restart, ..Lacks::default() };
+        let mut delta = Delta { restart, ..Delta::default() };
         // All other fields are equal, so both lists have the same containers.
         for (before, after) in before.into_iter().zip(after) {
-            if let Err(why) = lacks.take(before, after) {
+            if let Err(why) = delta.take(before, after) {
                 return Self::Other(format!("spec.template.spec.{why}"));
             }
         }
-        if lacks.images.len() > MAX_CONTAINERS {
+        if delta.images.len() > MAX_CONTAINERS {
             return Self::Other(format!("more than {MAX_CONTAINERS} images differ"));
         }
-        Self::InPlace(lacks)
+        Self::InPlace(delta)
     }
 
     /// The templates are the same.
     pub fn is_none(&self) -> bool {
-        matches!(self, Self::InPlace(lacks) if lacks.is_none())
+        matches!(self, Self::InPlace(delta) if delta.is_none())
     }
 }
 
@@ -171,18 +172,18 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-impl Lacks {
+impl Delta {
     /// Adds the differences of one container. Fails with what it cannot get.
-    fn take(&mut self, before: Found, after: Found) -> Result<(), String> {
-        let Found { at, name, image, resources } = after;
-        if let Some(gone) = gone(&before.resources, &resources) {
-            return Err(format!("{at}.resources.{gone} is removed, which a running Pod cannot lose"));
+    fn take(&mut self, before: TemplateContainer, after: TemplateContainer) -> Result<(), String> {
+        let TemplateContainer { path, name, image, resources } = after;
+        if let Some(removed) = removed_amount(&before.resources, &resources) {
+            return Err(format!("{path}.resources.{removed} is removed, which a running Pod cannot lose"));
         }
         if before.resources != resources {
             self.sizes.push(Size { container: name.clone(), resources, before: before.resources });
         }
         if before.image != image {
-            same_repository(&before.image, &image).map_err(|why| format!("{at}.image {why}"))?;
+            same_repository(&before.image, &image).map_err(|why| format!("{path}.image {why}"))?;
             self.images.push(Image { container: name, image, before: before.image });
         }
         Ok(())
@@ -190,7 +191,7 @@ impl Lacks {
 }
 
 /// The first amount that was removed.
-fn gone(before: &Resources, after: &Resources) -> Option<&'static str> {
+fn removed_amount(before: &Resources, after: &Resources) -> Option<&'static str> {
     let amounts = [
         ("requests.cpu", before.cpu_request, after.cpu_request),
         ("limits.cpu", before.cpu_limit, after.cpu_limit),
@@ -203,15 +204,15 @@ fn gone(before: &Resources, after: &Resources) -> Option<&'static str> {
 }
 
 /// A container, and its path.
-struct Found {
-    at: String,
+struct TemplateContainer {
+    path: String,
     name: String,
     image: String,
     resources: Resources,
 }
 
 /// Takes out the images and the resources of main containers and of sidecars.
-fn take_containers(template: &mut Value) -> Vec<Found> {
+fn take_containers(template: &mut Value) -> Vec<TemplateContainer> {
     let Some(spec) = template.get_mut("spec") else { return Vec::new() };
     let mut containers = Vec::new();
     for list in LISTS {
@@ -222,7 +223,7 @@ fn take_containers(template: &mut Value) -> Vec<Found> {
                 let (name, image) = (text(container, "name"), text(container, "image"));
                 container.remove("image");
                 let resources = take_resources(container);
-                containers.push(Found { at: format!("{list}[{i}]"), name, image, resources });
+                containers.push(TemplateContainer { path: format!("{list}[{i}]"), name, image, resources });
             }
         }
     }
@@ -350,12 +351,12 @@ mod tests {
         });
         assert_eq!(
             both,
-            Change::InPlace(Lacks {
+            Change::InPlace(Delta {
                 images: vec![
                     image("app", "docker.io/shop/web:v2", "shop/web:v1"),
                     image("proxy", "shop/proxy:v2", "shop/proxy:v1")
                 ],
-                ..Lacks::default()
+                ..Delta::default()
             })
         );
     }
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn annotations_that_ask_for_a_restart_are_no_other_difference() {
-        let restart = Change::InPlace(Lacks { restart: true, ..Lacks::default() });
+        let restart = Change::InPlace(Delta { restart: true, ..Delta::default() });
         let names = [
             "kubectl.kubernetes.io/restartedAt",
             "reloader.stakater.com/last-reloaded-from",
@@ -427,13 +428,13 @@ mod tests {
             memory_limit: Some(1 << 30),
         };
         let size = Size { container: "app".into(), resources: resources(2_000), before: resources(1_000) };
-        let lacks = Lacks { sizes: vec![size], ..Lacks::default() };
-        assert_eq!(sized(limits("1"), limits("2")), Change::InPlace(lacks));
+        let delta = Delta { sizes: vec![size], ..Delta::default() };
+        assert_eq!(sized(limits("1"), limits("2")), Change::InPlace(delta));
         assert!(sized(limits("1"), limits("1000m")).is_none());
         assert!(sized(json!({}), Value::Null).is_none());
         let added = sized(json!({"limits": {"cpu": "1"}}), json!({"limits": {"cpu": "1", "memory": "1Gi"}}));
-        assert!(matches!(&added, Change::InPlace(lacks) if lacks.sizes.len() == 1), "{added:?}");
-        for (before, after, says) in [
+        assert!(matches!(&added, Change::InPlace(delta) if delta.sizes.len() == 1), "{added:?}");
+        for (before, after, text) in [
             (
                 limits("1"),
                 json!({"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"memory": "1Gi"}}),
@@ -450,7 +451,7 @@ mod tests {
                 "spec.template.spec.containers[0].resources differs",
             ),
         ] {
-            assert_eq!(sized(before, after), other(says));
+            assert_eq!(sized(before, after), other(text));
         }
         let init = |cpu: &str| json!({"spec": {"initContainers": [{"name": "i", "resources": {"limits": {"cpu": cpu}}}]}});
         let differs = other("spec.template.spec.initContainers[0].resources.limits.cpu differs");
@@ -460,7 +461,7 @@ mod tests {
     #[test]
     fn all_else_is_named() {
         let at = |path: &str, value: Value| change(|new| *new.pointer_mut(path).unwrap() = value);
-        for (path, value, says) in [
+        for (path, value, text) in [
             (
                 "/spec/containers/0/env/0/value",
                 json!("2"),
@@ -481,7 +482,7 @@ mod tests {
                 "spec.template.spec.initContainers[0].image differs",
             ),
         ] {
-            assert_eq!(at(path, value), other(says));
+            assert_eq!(at(path, value), other(text));
         }
         let more = change(|new| new["spec"]["hostNetwork"] = true.into());
         assert_eq!(more, other("spec.template.spec.hostNetwork differs"));

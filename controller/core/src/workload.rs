@@ -7,7 +7,7 @@ use pitstop_api::rollout::TargetKind;
 
 use crate::key::ObjectKey;
 use crate::pod::{Group, Pod};
-use crate::template::{Change, Lacks, Wanted, same_image, same_repository};
+use crate::template::{Change, Delta, Wanted, same_image, same_repository};
 
 /// Which workload to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub struct Parked {
 
 impl Parked {
     /// The name under which a rollout for it stands in line.
-    pub fn place(&self) -> ObjectKey {
-        place(self.kind, &self.key)
+    pub fn queue_key(&self) -> ObjectKey {
+        queue_key(self.kind, &self.key)
     }
 }
 
@@ -62,7 +62,7 @@ pub enum Parking<'a> {
 }
 
 /// The name under which rollouts for a workload stand in line: no Pod has such a name.
-pub fn place(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
+pub fn queue_key(kind: TargetKind, key: &ObjectKey) -> ObjectKey {
     ObjectKey::new(&key.namespace, format!("{}/{}", kind.name(), key.name))
 }
 
@@ -164,7 +164,7 @@ impl Template {
             return self.sets.swapped() && (pod.revision != 0 && !of || self.sets.wanted.iter().any(other));
         }
         let has = |change: &Change| match change {
-            Change::InPlace(Lacks { images, sizes, .. }) => {
+            Change::InPlace(Delta { images, sizes, .. }) => {
                 images.iter().any(|image| image.was_in(pod)) || sizes.iter().any(|size| size.was_in(pod))
             }
             Change::Other(_) => false,

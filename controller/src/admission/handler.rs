@@ -7,7 +7,7 @@ use kube::core::{ApiResource, DynamicObject, Status};
 use kube::{Api, Client};
 use pitstop_api::condition::truncate;
 use pitstop_api::labels;
-use pitstop_controller_core::review::{Asked, Live, Review, Step, Verdict, without_status};
+use pitstop_controller_core::review::{Live, Response, Review, ReviewRequest, Step, without_status};
 use pitstop_controller_core::wire::observe;
 use pitstop_controller_core::{ObjectKey, kinds, readiness};
 use pitstop_kit::describe;
@@ -50,12 +50,12 @@ impl Handler {
         let Some(kind) = kinds::review(&review.resource.group, &review.resource.resource) else {
             return response;
         };
-        match self.answer(kind, self.asked(review)).await {
-            Verdict::Allow(patch) => {
+        match self.answer(kind, self.review_request(review)).await {
+            Response::Allow(patch) => {
                 self.metrics.admission(operation, 200);
                 allow(response, patch)
             }
-            Verdict::Deny { code, message } => {
+            Response::Deny { code, message } => {
                 let message = truncate(&message, MAX_REFUSAL);
                 self.metrics.admission(operation, code);
                 info!(operation, code, message, user, "refuses a request");
@@ -64,8 +64,8 @@ impl Handler {
         }
     }
 
-    fn asked(&self, review: AdmissionRequest<DynamicObject>) -> Asked {
-        Asked {
+    fn review_request(&self, review: AdmissionRequest<DynamicObject>) -> ReviewRequest {
+        ReviewRequest {
             key: ObjectKey::new(review.namespace.unwrap_or_default(), review.name),
             update: review.operation == Operation::Update,
             new: review.object.map(without_status),
@@ -74,12 +74,12 @@ impl Handler {
         }
     }
 
-    /// Reads the objects that the kind asks for, until it has a verdict.
-    async fn answer(&self, kind: &Review, asked: Asked) -> Verdict {
+    /// Reads the objects that the kind asks for, until it has a response.
+    async fn answer(&self, kind: &Review, asked: ReviewRequest) -> Response {
         let mut step = (kind.begin)(&asked);
         loop {
             step = match step {
-                Step::Over(verdict) => return verdict,
+                Step::Over(response) => return response,
                 Step::Pod(key, then) => then(self.pod(&key).await),
                 Step::Node(name, then) => then(self.is_virtual(&name).await),
             };

@@ -124,7 +124,7 @@ async fn review(request: Request, bodies: &Semaphore) -> Result<AdmissionRequest
     }
     let small = announced.is_some_and(|length| length <= SMALL_BODY);
     let reading = async {
-        let place = if small { None } else { bodies.acquire().await.ok() };
+        let permit = if small { None } else { bodies.acquire().await.ok() };
         let body = Limited::new(request.into_body(), MAX_BODY).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
                 Refused::TooLarge
@@ -132,9 +132,9 @@ async fn review(request: Request, bodies: &Semaphore) -> Result<AdmissionRequest
                 Refused::Broken(describe(&*error))
             }
         })?;
-        Ok::<_, Refused>((body.to_bytes(), place))
+        Ok::<_, Refused>((body.to_bytes(), permit))
     };
-    let (bytes, _place) = timeout(BODY_TIMEOUT, reading).await.map_err(|_| Refused::TooSlow)??;
+    let (bytes, _permit) = timeout(BODY_TIMEOUT, reading).await.map_err(|_| Refused::TooSlow)??;
     parse(&bytes)
 }
 

@@ -270,6 +270,6 @@ async fn silent_clients_in_every_place_hold_a_call_up_and_do_not_keep_it_out() {
     let mut stream = connect(server.address, &connector(&bundle(&material))).await.unwrap();
     let (head, _) = ask(&mut stream, &post(&review("a"))).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    assert!(begun.elapsed() > HANDSHAKE_TIMEOUT / 2, "there was no place");
+    assert!(begun.elapsed() > HANDSHAKE_TIMEOUT / 2, "there was no free slot");
     drop(mute);
 }

@@ -49,7 +49,7 @@ impl FakeApi {
         let mut object = object;
         object["metadata"]["resourceVersion"] = json!(state.version.to_string());
         let kind = if state.objects.insert(plural, object.clone()).is_some() { "MODIFIED" } else { "ADDED" };
-        state.tell(plural, kind, &object);
+        state.notify(plural, kind, &object);
         object
     }
 
@@ -58,7 +58,7 @@ impl FakeApi {
         state.version += 1;
         let mut object = state.objects.remove(plural).unwrap();
         object["metadata"]["resourceVersion"] = json!(state.version.to_string());
-        state.tell(plural, "DELETED", &object);
+        state.notify(plural, "DELETED", &object);
     }
 
     async fn answer(&self, request: Request<Body>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
@@ -115,7 +115,7 @@ impl FakeApi {
 }
 
 impl State {
-    fn tell(&mut self, plural: &'static str, kind: &str, object: &Value) {
+    fn notify(&mut self, plural: &'static str, kind: &str, object: &Value) {
         let line = event(kind, object);
         for (watched, tx) in &self.watchers {
             if *watched == plural {

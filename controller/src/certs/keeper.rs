@@ -91,14 +91,14 @@ pub(super) struct Keeper {
     /// The webhook's configuration, empty if it is absent; `None` until the first list.
     webhook: Option<WebhookView>,
     /// Since when the published bundle equals the stored one; `None` while it differs.
-    same: Option<Instant>,
+    same_since: Option<Instant>,
     /// Earliest time of the next write.
     next_write: Instant,
 }
 
 impl Keeper {
     pub(super) fn new(certs: Certs, pair: signal::Sender<Option<Arc<CertifiedKey>>>) -> Self {
-        Self { certs, pair, secret: None, webhook: None, same: None, next_write: Instant::now() }
+        Self { certs, pair, secret: None, webhook: None, same_since: None, next_write: Instant::now() }
     }
 
     /// Takes an event of the Secret's watch.
@@ -126,12 +126,12 @@ impl Keeper {
     fn compare(&mut self) {
         let (Some((_, reading)), Some(webhook)) = (&self.secret, &self.webhook) else { return };
         let same = webhook.publishes(&reading.bundle_pem());
-        self.same = same.then(|| self.same.unwrap_or_else(Instant::now));
+        self.same_since = same.then(|| self.same_since.unwrap_or_else(Instant::now));
     }
 
     /// `None` before the configuration is known.
     fn published(&self) -> Option<Published> {
-        Some(match (self.webhook.as_ref()?, self.same) {
+        Some(match (self.webhook.as_ref()?, self.same_since) {
             (webhook, _) if webhook.is_empty() => Published::Absent,
             (_, None) => Published::Other,
             (_, Some(since)) => Published::Same(since),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::tracked::Versioned;
 pub use pitstop_api::logic::watch::Watch;
-use pitstop_api::nodework::{Answer, Held, NodeWorkStatus, Observed, Order, RuntimeInfo};
+use pitstop_api::nodework::{Answer, CgroupReading, Held, NodeWorkStatus, Order, RuntimeInfo};
 
 use crate::hook::Hook;
 use crate::resize::{Present, Write};
@@ -59,7 +59,7 @@ pub enum Event {
     Stopped(String, Result<(), CallFailure>),
     /// The cgroups of an order's container and its Pod, or why they cannot be read. Only a failure of the runtime may
     /// be worth a retry; a missing container or cgroup is final.
-    CgroupsRead(String, Result<Box<Observed>, CallFailure>),
+    CgroupsRead(String, Result<Box<CgroupReading>, CallFailure>),
     /// The cgroups that an order is to change, or why they cannot be read, as in [`Event::CgroupsRead`].
     ResourcesRead(String, Result<Box<Present>, CallFailure>),
     /// The writes of an order succeeded, or one failed and the later ones were skipped.
@@ -123,20 +123,20 @@ pub struct Facts {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
     /// The container that the order names; `None` if the runtime does not know its ID.
-    pub named: Option<Named>,
+    pub named: Option<NamedContainer>,
     /// The newest container of the order's Pod and container name, if the runtime no longer knows the named container.
-    pub heir: Option<Named>,
+    pub heir: Option<NamedContainer>,
     /// The image that the order names; `None` if the node does not have it.
     pub image: Option<Image>,
     /// The newest container of the order's Pod and container name.
-    pub newest: Option<Newest>,
+    pub newest: Option<NewestContainer>,
     /// Free bytes in the runtime's image store; `None` if not asked for, or if they cannot be seen.
     pub free: Option<u64>,
 }
 
 /// A container that an order names, or its heir.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedContainer {
     /// Labels, annotations and state.
     pub facts: Facts,
     /// `image.user_specified_image` of its status: the image as its Pod names it. Empty with runtimes before CRI 1.29.
@@ -158,7 +158,7 @@ pub struct Image {
 
 /// The newest container of a Pod and container name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Newest {
+pub struct NewestContainer {
     /// Its ID.
     pub id: ContainerId,
     /// Whether it runs.

@@ -20,7 +20,7 @@ const UNLIMITED: i64 = i64::MAX & !0xFFFF;
 
 /// Two cgroups, as paths below the root of a hierarchy; without `/` at either end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Paths {
     /// The Pod's.
     pub pod: String,
     /// The container's, directly in the Pod's.
@@ -57,7 +57,7 @@ pub fn path_in(info: &str) -> Result<String, String> {
 /// Resolves the cgroup that a runtime names: a path or, with the systemd driver, `<slice>:<prefix>:<name>`, which
 /// stands for `<prefix>-<name>.scope` in nested slices. It must end in the container's ID. The cgroup above must be
 /// named after the Pod's UID, as by the kubelet: `pod<UID>`, with systemd `..-pod<UID>.slice` and `_` for `-`.
-pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> Result<Place, String> {
+pub fn resolve(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> Result<Paths, String> {
     let refuse =
         |why: &str| format!("the runtime's cgroupsPath {} {why}", quoted(&truncate(cgroups_path, 256)));
     if cgroups_path.len() > MAX_PATH {
@@ -84,11 +84,11 @@ pub fn place(cgroups_path: &str, container_id: &ContainerId, pod_uid: &str) -> R
     }
     let pod: Vec<&str> = above.iter().chain([pod]).map(String::as_str).collect();
     let pod = pod.join("/");
-    Ok(Place { container: format!("{pod}/{container}"), pod })
+    Ok(Paths { container: format!("{pod}/{container}"), pod })
 }
 
-/// Whether a path, such as one in a book, can be that of a Pod's cgroup, by the rules of [`place`].
-pub fn is_place(pod_cgroup: &str, pod_uid: &str) -> bool {
+/// Whether a path, such as one in a book, can be that of a Pod's cgroup, by the rules of [`resolve`].
+pub fn is_pod_path(pod_cgroup: &str, pod_uid: &str) -> bool {
     let own = pod_cgroup.rsplit('/').next().is_some_and(|name| is_of_pod(name, pod_uid));
     own && pod_cgroup.len() <= MAX_PATH && pod_cgroup.split('/').all(is_name)
 }

@@ -1,4 +1,4 @@
-//! Places and files of cgroups.
+//! Paths and files of cgroups.
 
 use std::path::{Component, Path};
 
@@ -14,8 +14,8 @@ fn id() -> ContainerId {
     ContainerId::parse(ID).unwrap()
 }
 
-fn at(path: &str) -> Result<Place, String> {
-    place(path, &id(), UID)
+fn resolved(path: &str) -> Result<Paths, String> {
+    resolve(path, &id(), UID)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn paths_of_both_drivers_and_runtimes_are_understood() {
         (format!("{slice}:crio:{ID}"), systemd.to_owned(), format!("crio-{ID}.scope")),
     ] {
         let container = format!("{pod}/{container}");
-        assert_eq!(at(&path), Ok(Place { pod, container }), "{path}");
+        assert_eq!(resolved(&path), Ok(Paths { pod, container }), "{path}");
     }
 }
 
@@ -72,11 +72,11 @@ fn what_leads_elsewhere_is_refused_by_name() {
         (format!("/{pod}/other/{ID}"), "is not in the cgroup of Pod"),
         (format!("/{pod}x/{ID}"), "is not in the cgroup of Pod"),
     ] {
-        let told = at(&path).unwrap_err();
-        assert!(told.contains(why), "{path:?}: {told}");
-        assert!(told.len() < 450, "{told}");
+        let error = resolved(&path).unwrap_err();
+        assert!(error.contains(why), "{path:?}: {error}");
+        assert!(error.len() < 450, "{error}");
     }
-    assert!(place(&format!("/pod/{ID}"), &id(), "").is_err());
+    assert!(resolve(&format!("/pod/{ID}"), &id(), "").is_err());
 }
 
 /// Nothing of the configuration may get into an answer or a log.
@@ -97,12 +97,12 @@ fn the_path_is_found_and_nothing_else_is_told() {
         json!({"runtimeSpec": secret}).to_string(),
         secret.clone(),
     ] {
-        let told = path_in(&bad).unwrap_err();
+        let error = path_in(&bad).unwrap_err();
         assert!(
-            told.starts_with("the runtime's verbose answer has no info.runtimeSpec.linux.cgroupsPath"),
-            "{told}"
+            error.starts_with("the runtime's verbose answer has no info.runtimeSpec.linux.cgroupsPath"),
+            "{error}"
         );
-        assert!(!told.contains("secret"), "{told}");
+        assert!(!error.contains("secret"), "{error}");
     }
 }
 
@@ -193,8 +193,8 @@ fn a_file_that_is_missing_or_odd_is_no_limit_of_none() {
                 all.iter_mut().find(|(n, _)| n == name).unwrap().1 = odd;
                 // These files may have lines of any names.
                 if !matches!(*name, "memory.events" | "memory.oom_control") {
-                    let told = read(version, files(&all)).unwrap_err();
-                    assert!(told.starts_with(*name) && told.contains("is not understood"), "{told}");
+                    let error = read(version, files(&all)).unwrap_err();
+                    assert!(error.starts_with(*name) && error.contains("is not understood"), "{error}");
                 }
             }
         }
@@ -220,7 +220,7 @@ fn any_path() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn no_path_leads_out_of_the_root_or_to_another_pod(path in any_path()) {
-        if let Ok(Place { pod, container }) = at(&path) {
+        if let Ok(Paths { pod, container }) = resolved(&path) {
             for group in [&pod, &container] {
                 let plain = Path::new(group).components().all(|part| matches!(part, Component::Normal(_)));
                 prop_assert!(plain, "{group:?}");

@@ -6,6 +6,7 @@
 pub mod action;
 pub mod cgroup;
 mod daemon;
+mod decision;
 pub mod hook;
 mod image;
 mod order;
@@ -13,11 +14,10 @@ pub mod resize;
 pub mod search;
 #[cfg(test)]
 mod tests;
-mod verdict;
 pub mod wire;
 
 pub use action::{Action, Book, CallFailure, ContainerState, Event, Facts, Outcome, Watch};
-pub use action::{Image, Look, Named, Newest, PullFailure};
+pub use action::{Image, Look, NamedContainer, NewestContainer, PullFailure};
 pub use daemon::{Daemon, EndedHooks, Identity, MAX_ENDED_HOOKS};
 pub use hook::{Hook, HttpGet};
 pub use search::{Search, SocketId};

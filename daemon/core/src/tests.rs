@@ -156,7 +156,7 @@ fn one_order_needs_one_write() {
     node.stopped(1);
     node.inspect(1, exited(1, "web"));
     node.quiet();
-    assert_eq!(node.writes, 1, "the success rides on a later write");
+    assert_eq!(node.writes, 1, "the success waits for a later write");
     node.change(|b| b.orders.clear());
     node.quiet();
 }
@@ -400,7 +400,7 @@ fn a_stop_without_effect_is_retried_until_the_order_is_withdrawn() {
             assert_eq!(answer.message, "the container still runs after 3 stops; the daemon retries");
         }
     }
-    assert_eq!(node.writes, 2 + proofs, "it is told once");
+    assert_eq!(node.writes, 2 + proofs, "it is reported once");
     assert!(waits.is_sorted() && waits.last() == Some(&60_000), "{waits:?}");
     node.stop(1);
     node.change(|b| b.orders.clear());

@@ -7,28 +7,28 @@ use nix::errno::Errno;
 use pitstop_api::logic::cgroup::linear_weight;
 use pitstop_api::text::quoted;
 use pitstop_daemon_core::CallFailure;
-use pitstop_daemon_core::cgroup::{self, Controller, Place, Version};
+use pitstop_daemon_core::cgroup::{self, Controller, Paths, Version};
 use pitstop_daemon_core::resize::{Present, Seen, Setting};
 use pitstop_kit::describe;
 
 use super::{Cgroups, MAX_FILE, text};
 
 impl Cgroups {
-    /// Values of the cgroups of a place, and what decides whether they may be changed. With `container`, both must
+    /// Values of two cgroups, and what decides whether they may be changed. With `container`, both must
     /// exist; without, the Pod's may be missing.
-    pub fn present(&self, place: &Place, container: bool) -> Result<Present, String> {
+    pub fn present(&self, paths: &Paths, container: bool) -> Result<Present, String> {
         let version = self.version();
-        let there = container || self.has(version, &place.pod);
-        let pod = there.then(|| self.seen(version, &place.pod)).transpose()?;
-        let of_container = container.then(|| self.seen(version, &place.container)).transpose()?;
+        let there = container || self.has(version, &paths.pod);
+        let pod = there.then(|| self.seen(version, &paths.pod)).transpose()?;
+        let of_container = container.then(|| self.seen(version, &paths.container)).transpose()?;
         Ok(Present {
-            cgroup: place.pod.clone(),
-            of_container: if container { place.container.clone() } else { String::new() },
+            cgroup: paths.pod.clone(),
+            of_container: if container { paths.container.clone() } else { String::new() },
             version,
             container: of_container,
             pod,
-            pinned: container && self.pinned(version, place),
-            swap: container && self.may_swap(version, &place.container),
+            pinned: container && self.pinned(version, paths),
+            swap: container && self.may_swap(version, &paths.container),
         })
     }
 
@@ -42,13 +42,13 @@ impl Cgroups {
     /// Whether the cgroup exists.
     pub fn has(&self, version: Version, group: &str) -> bool {
         let exists =
-            |controller| self.paths(version, controller, group, ".").iter().any(|path| path.is_dir());
+            |controller| self.candidates(version, controller, group, ".").iter().any(|path| path.is_dir());
         exists(Controller::Memory) || exists(Controller::Cpu)
     }
 
     /// Whether the container has CPUs or memory nodes other than its Pod's: the kubelet assigns them to containers
     /// only.
-    fn pinned(&self, version: Version, place: &Place) -> bool {
+    fn pinned(&self, version: Version, paths: &Paths) -> bool {
         let files = match version {
             Version::V1 => ["cpuset.cpus", "cpuset.mems"],
             Version::V2 => ["cpuset.cpus.effective", "cpuset.mems.effective"],
@@ -56,7 +56,7 @@ impl Cgroups {
         files.into_iter().any(|file| {
             let read = |group: &str| self.file(version, Controller::Cpuset, group, file).ok();
             // Without such a file, nothing can be assigned.
-            let (container, pod) = (read(&place.container), read(&place.pod));
+            let (container, pod) = (read(&paths.container), read(&paths.pod));
             container.zip(pod).is_some_and(|(container, pod)| container.trim() != pod.trim())
         })
     }
@@ -122,7 +122,7 @@ impl Cgroups {
     ) -> Result<(), (CallFailure, Option<Errno>)> {
         let version = self.version();
         let mut failure = (CallFailure { retry: false, message: format!("{group} has no {file}") }, None);
-        for path in self.paths(version, controller, group, file) {
+        for path in self.candidates(version, controller, group, file) {
             let opened = OpenOptions::new().write(true).open(&path);
             match opened.and_then(|mut file| file.write_all(value.as_bytes())) {
                 Ok(()) => return Ok(()),

@@ -58,10 +58,10 @@ impl Node {
     /// A recorded real v2, without limits.
     fn v2() -> Self {
         let (recorded, state) = recorded();
-        let place = recorded.place(&state);
+        let paths = recorded.paths(&state);
         let node = Self::new(&[], "Filename\tType\tSize\tUsed\tPriority\n/dev/vdb partition 1 0 -2\n");
         for (path, text) in &state.files {
-            node.put(&path.replace(&place.container, CONTAINER).replace(&place.pod, POD), text);
+            node.put(&path.replace(&paths.container, CONTAINER).replace(&paths.pod, POD), text);
         }
         node
     }
@@ -81,7 +81,7 @@ impl Node {
     }
 
     fn present(&self, container: bool) -> Result<Present, String> {
-        self.cgroups.present(&Place { pod: POD.into(), container: CONTAINER.into() }, container)
+        self.cgroups.present(&Paths { pod: POD.into(), container: CONTAINER.into() }, container)
     }
 }
 
@@ -153,8 +153,8 @@ fn what_is_missing_is_told_and_the_pod_may_be_gone_only_with_its_container() {
         assert!(node.present(true).unwrap_err().starts_with("memory.stat has no "));
         fs::remove_file(node.path(file)).unwrap();
         for container in [true, false] {
-            let told = node.present(container).unwrap_err();
-            assert!(told.contains("pod1/memory.stat: No such file"), "{told}");
+            let failure = node.present(container).unwrap_err();
+            assert!(failure.contains("pod1/memory.stat: No such file"), "{failure}");
         }
         for hierarchy in ["cpu", "memory", ""] {
             let _ = fs::remove_dir_all(node.path(&format!("{hierarchy}/kubepods")));

@@ -68,8 +68,8 @@ impl Recorded {
         ContainerId::parse(&self.container).unwrap()
     }
 
-    pub(super) fn place(&self, state: &State) -> Place {
-        cgroup::place(&state.cgroups_path, &self.id(), &state.pod_uid).unwrap()
+    pub(super) fn paths(&self, state: &State) -> Paths {
+        cgroup::resolve(&state.cgroups_path, &self.id(), &state.pod_uid).unwrap()
     }
 }
 
@@ -105,7 +105,7 @@ fn read_again() -> Vec<(String, String, Present)> {
     let one = |(name, state): (&String, &State)| {
         let (driver, kind) = name.split_once(", ").unwrap();
         let (_root, cgroups) = state.node();
-        let present = cgroups.present(&recorded.place(state), true).unwrap();
+        let present = cgroups.present(&recorded.paths(state), true).unwrap();
         (driver.to_owned(), kind.to_owned(), present)
     };
     recorded.states.iter().map(one).collect()
@@ -122,7 +122,7 @@ fn every_state_is_there_under_the_names_of_both_drivers() {
     expected.sort();
     assert_eq!(recorded.states.keys().cloned().collect::<Vec<_>>(), expected);
     for (name, state) in &recorded.states {
-        let driver = Driver::of(&recorded.place(state).pod);
+        let driver = Driver::of(&recorded.paths(state).pod);
         assert_eq!(driver == Driver::Systemd, name.starts_with("systemd"), "{name}");
     }
 }
@@ -132,14 +132,14 @@ fn what_was_read_there_is_read_here() {
     let recorded = Recorded::new();
     for (name, state) in &recorded.states {
         let (_root, cgroups) = state.node();
-        let place = recorded.place(state);
+        let paths = recorded.paths(state);
         assert_eq!(cgroups.version(), Version::V2);
-        let there = Present { of_container: place.container.clone(), ..state.present() };
-        assert_eq!(cgroups.present(&place, true), Ok(there), "{name}");
+        let there = Present { of_container: paths.container.clone(), ..state.present() };
+        assert_eq!(cgroups.present(&paths, true), Ok(there), "{name}");
         let expected = Present { container: None, pinned: false, swap: false, ..state.present() };
-        assert_eq!(cgroups.present(&place, false), Ok(expected), "{name}");
-        let observed = Observed { container: state.read.container.cgroup, pod: state.read.pod.cgroup };
-        assert_eq!(cgroups.at(&place), Ok(observed), "{name}");
+        assert_eq!(cgroups.present(&paths, false), Ok(expected), "{name}");
+        let observed = CgroupReading { container: state.read.container.cgroup, pod: state.read.pod.cgroup };
+        assert_eq!(cgroups.observe(&paths), Ok(observed), "{name}");
     }
 }
 
@@ -214,11 +214,11 @@ fn page_cache_does_not_keep_a_limit_from_shrinking() {
         for seen in [present.container.unwrap(), present.pod.unwrap()] {
             assert!(seen.cgroup.memory_usage > Some(12 * MIB), "{driver}: {seen:?}");
             assert!((7 * MIB..9 * MIB).contains(&seen.inactive_file), "{driver}: {seen:?}");
-            let told = |limit| {
+            let refusal = |limit| {
                 let small = Bounds { memory_limit: Some(limit), ..PART };
                 in_use("container", &seen, &Goal::of(&small, &seen.cgroup), 0)
             };
-            assert!(told(4 * MIB).is_some() && told(8 * MIB).is_none(), "{driver}: {seen:?}");
+            assert!(refusal(4 * MIB).is_some() && refusal(8 * MIB).is_none(), "{driver}: {seen:?}");
         }
     }
 }

@@ -43,14 +43,14 @@ async fn hooks_run_in_their_containers() {
     let failure = ask(shell("echo out; echo no luck >&2; exit 3"), 5).await.unwrap_err();
     assert_eq!(failure, Failure::new("the preStop command ended with exit code 3", "no luck"));
     let failure = ask(Hook::Exec { command: vec!["/none".into()] }, 5).await.unwrap_err();
-    assert_eq!(failure.told, "the preStop command could not be run");
+    assert_eq!(failure.message, "the preStop command could not be run");
     assert!(failure.detail.starts_with("ExecSync on "), "{failure:?}");
     assert_eq!(ask(shell("dd if=/dev/zero bs=1M count=1 2>/dev/null; exit 3"), 5).await, Ok(()), "too loud");
 
     // The Pod has the machine's network, so the runtime knows no address of it.
     let get = HttpGet { port: 1, ..HttpGet::default() };
     let failure = ask(Hook::HttpGet(get), 5).await.unwrap_err();
-    assert_eq!(failure.told, "the preStop httpGet names no host, and the runtime reports no Pod IP");
+    assert_eq!(failure.message, "the preStop httpGet names no host, and the runtime reports no Pod IP");
 
     runtime.stop_container(&id, Duration::from_secs(0)).await.unwrap();
     assert!(ask(shell("true"), 5).await.unwrap_err().detail.contains("not possible now"));
@@ -67,7 +67,7 @@ async fn d20_a_command_that_outlives_the_grace_is_ended() {
     // The second one ends, and leaves a child behind that holds its output open.
     for slow in ["while :; do echo x >>/tmp/beats; sleep 0.02; done", "sleep 60 & echo left"] {
         let failure = ask(shell(slow), 1).await.unwrap_err();
-        assert_eq!(failure, Failure::told("the preStop command did not end within 1 s"));
+        assert_eq!(failure, Failure::of("the preStop command did not end within 1 s"));
     }
     let silent = shell("a=$(wc -c </tmp/beats); sleep 0.5; [ $a -gt 0 ] && [ $a = $(wc -c </tmp/beats) ]");
     eventually("the command to be gone", || async { ask(silent.clone(), 5).await.ok() }).await;

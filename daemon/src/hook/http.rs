@@ -106,22 +106,22 @@ fn client(
 
 /// Connects over TCP to the server of a URL.
 async fn connect(url: Uri, loopback: Loopback) -> Result<TokioIo<TcpStream>, String> {
-    let place = url.authority().map_or("", Authority::as_str);
+    let server = url.authority().map_or("", Authority::as_str);
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let usual = if url.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, url.port_u16().unwrap_or(usual)))
         .await
-        .map_err(|error| format!("cannot look up {place}: {}", describe(&error)))?
+        .map_err(|error| format!("cannot look up {server}: {}", describe(&error)))?
         .collect();
     let own = |address: &SocketAddr| {
         let ip = address.ip().to_canonical();
         ip.is_loopback() || ip.is_unspecified()
     };
     if loopback == Loopback::Refuse && addresses.iter().any(own) {
-        return Err(format!("{place} means the node, whose network the daemon does not share"));
+        return Err(format!("{server} means the node, whose network the daemon does not share"));
     }
     let stream = TcpStream::connect(addresses.as_slice()).await;
-    stream.map(TokioIo::new).map_err(|error| format!("cannot connect to {place}: {}", describe(&error)))
+    stream.map(TokioIo::new).map_err(|error| format!("cannot connect to {server}: {}", describe(&error)))
 }
 
 /// Sends the request, and follows redirects.

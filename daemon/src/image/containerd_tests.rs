@@ -74,7 +74,7 @@ async fn what_the_node_has_and_what_runs_is_seen() {
     let seen = see(None).await;
     assert_eq!((seen.newest.unwrap().image_id, seen.heir), (image.id, None));
 
-    // The kubelet has removed the old container: the heir is reported in its place.
+    // The kubelet has removed the old container: the heir is reported instead.
     pod.remove(&first).await;
     let seen = see(None).await;
     assert_eq!(seen.named, None);

@@ -33,7 +33,7 @@ pub(super) enum Failure {
     /// A broken connection, or an invalid message.
     Broken(String),
     /// An error as the answer: its name and message.
-    Refused { name: String, words: String },
+    Refused { name: String, text: String },
 }
 
 impl From<io::Error> for Failure {
@@ -48,7 +48,7 @@ fn broken(what: impl Into<String>) -> Failure {
 
 /// Makes a call over a fresh connection, and waits for its answer.
 pub(super) async fn call(mut stream: UnixStream, call: &Message) -> Result<(), Failure> {
-    introduce(&mut stream).await?;
+    authenticate(&mut stream).await?;
     stream.write_all(call.data()).await?;
     let serial = call.primary_header().serial_num().get();
     loop {
@@ -59,15 +59,15 @@ pub(super) async fn call(mut stream: UnixStream, call: &Message) -> Result<(), F
 }
 
 /// Authenticates as this user, whom the kernel has already named to the other end.
-async fn introduce(stream: &mut UnixStream) -> Result<(), Failure> {
+async fn authenticate(stream: &mut UnixStream) -> Result<(), Failure> {
     // The digits of the user's ID, in hexadecimal.
-    let mut said = "\0AUTH EXTERNAL ".to_owned();
+    let mut request = "\0AUTH EXTERNAL ".to_owned();
     for digit in Uid::effective().to_string().bytes() {
         // Writing to a String cannot fail.
-        let _ = write!(said, "{digit:02x}");
+        let _ = write!(request, "{digit:02x}");
     }
-    said.push_str("\r\n");
-    stream.write_all(said.as_bytes()).await?;
+    request.push_str("\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
         if line.len() == LINE {
@@ -99,8 +99,8 @@ async fn receive(stream: &mut UnixStream) -> Result<Vec<u8>, Failure> {
     let rest = fields.checked_next_multiple_of(8).and_then(|fields| fields.checked_add(body));
     let rest = rest.filter(|rest| *rest <= LONGEST).ok_or_else(|| broken("a message that is too long"))?;
     message.resize(START + rest, 0);
-    let (_, place) = message.split_at_mut(START);
-    stream.read_exact(place).await?;
+    let (_, unread) = message.split_at_mut(START);
+    stream.read_exact(unread).await?;
     Ok(message)
 }
 
@@ -125,9 +125,9 @@ fn answer(message: &[u8], serial: u32) -> Result<Option<Result<(), Failure>>, Fa
             };
             // The error message is the first value of the body, if any.
             let body = message.get(read.next_multiple_of(8)..).unwrap_or_default();
-            let words = Data::new(body, Context::new_dbus(endian, 0)).deserialize::<String>();
-            let words = words.map(|(words, _)| words).unwrap_or_default();
-            Ok(Some(Err(Failure::Refused { name, words })))
+            let text = Data::new(body, Context::new_dbus(endian, 0)).deserialize::<String>();
+            let text = text.map(|(text, _)| text).unwrap_or_default();
+            Ok(Some(Err(Failure::Refused { name, text })))
         }
         _ => Ok(None),
     }

@@ -135,7 +135,7 @@ impl Store {
         }
         self.book["status"] = object["status"].clone();
         self.changed();
-        said(StatusCode::OK, &self.book)
+        respond(StatusCode::OK, &self.book)
     }
 }
 
@@ -164,7 +164,7 @@ fn event(kind: &str, object: &Value) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
-fn said(status: StatusCode, object: &Value) -> Response<Answer> {
+fn respond(status: StatusCode, object: &Value) -> Response<Answer> {
     let mut response = Response::new(Either::Left(Full::from(object.to_string())));
     *response.status_mut() = status;
     response
@@ -176,7 +176,7 @@ fn failure(status: StatusCode) -> Response<Answer> {
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(),
         "reason": reason, "message": reason,
     });
-    said(status, &object)
+    respond(status, &object)
 }
 
 /// Lines that are written while the client reads.

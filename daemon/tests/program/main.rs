@@ -72,7 +72,7 @@ async fn a_container_is_stopped_by_an_order_and_its_hook_runs_before() {
     let folder = tempfile::tempdir().unwrap();
     let api = Api::start(folder.path(), "node1", json!({"orders": [order("r/app/1", &container)]})).await;
     let mut daemon = start(&containerd, folder.path(), &api.kubeconfig).await;
-    daemon.answers("/readyz", |said| said == "ok\n").await;
+    daemon.answers("/readyz", |body| body == "ok\n").await;
     let ended = eventually("the container has ended", async || {
         let status = runtime.container_status(&container).await.unwrap();
         (status.known_state() == ContainerState::ContainerExited).then_some(status)
@@ -111,7 +111,7 @@ async fn without_an_api_server_the_runtime_is_found_and_the_rest_is_waited_for()
     let folder = tempfile::tempdir().unwrap();
     let server = format!("http://127.0.0.1:{}", free_port().await);
     let mut daemon = start(&containerd, folder.path(), &kubeconfig(folder.path(), &server, "")).await;
-    daemon.answers("/readyz", |said| said == "missing: NodeWork synced\n").await;
+    daemon.answers("/readyz", |body| body == "missing: NodeWork synced\n").await;
     assert_eq!(daemon.get("/healthz").await.as_deref(), Some("ok\n"));
     assert_eq!(daemon.end().await.code(), Some(0));
 }

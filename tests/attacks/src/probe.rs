@@ -28,14 +28,14 @@ pub struct Probe {
 pub struct Expected {
     /// The HTTP code; 0 for a connection that is refused.
     pub code: u16,
-    /// Who decides, and what is said.
-    pub by: By,
+    /// Who decides, and the words of the answer.
+    pub decider: Decider,
 }
 
-/// Who decides about a request, told by the words of the answer.
+/// Who decides about a request, as the words of the answer show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum By {
-    /// The code alone tells.
+pub enum Decider {
+    /// The code alone shows it.
     Code,
     /// RBAC, the node authorizer, or the kubelet's own question to the API server.
     Rights,
@@ -50,38 +50,38 @@ pub enum By {
 /// Answered with success.
 pub fn granted(code: u16) -> Expected {
     assert!((200..300).contains(&code), "{code} grants nothing");
-    Expected { code, by: By::Code }
+    Expected { code, decider: Decider::Code }
 }
 
 /// 401: nobody that the server knows.
 pub fn nobody() -> Expected {
-    Expected { code: 401, by: By::Words("Unauthorized".to_owned()) }
+    Expected { code: 401, decider: Decider::Words("Unauthorized".to_owned()) }
 }
 
 /// 403 for want of rights.
 pub fn rights() -> Expected {
-    Expected { code: 403, by: By::Rights }
+    Expected { code: 403, decider: Decider::Rights }
 }
 
 /// 403 by the daemon's policy, with these words.
 pub fn policy(words: &str) -> Expected {
-    Expected { code: 403, by: By::Policy(words.to_owned()) }
+    Expected { code: 403, decider: Decider::Policy(words.to_owned()) }
 }
 
 /// 400 by pitstop's webhook, with these words.
 pub fn webhook(words: &str) -> Expected {
-    Expected { code: 400, by: By::Webhook(words.to_owned()) }
+    Expected { code: 400, decider: Decider::Webhook(words.to_owned()) }
 }
 
 /// Refused with that code and these words.
 pub fn refused(code: u16, words: &str) -> Expected {
     assert!(code >= 400, "{code} refuses nothing");
-    Expected { code, by: By::Words(words.to_owned()) }
+    Expected { code, decider: Decider::Words(words.to_owned()) }
 }
 
 /// No connection.
 pub fn unreachable() -> Expected {
-    Expected { code: 0, by: By::Code }
+    Expected { code: 0, decider: Decider::Code }
 }
 
 /// What came back.
@@ -109,7 +109,7 @@ impl Answer {
 impl Expected {
     /// What the table shows as expected.
     pub fn label(&self) -> String {
-        if self.code == 0 { "no connection".to_owned() } else { format!("{}{}", self.code, self.by) }
+        if self.code == 0 { "no connection".to_owned() } else { format!("{}{}", self.code, self.decider) }
     }
 
     /// What the table shows as seen: the same words when the answer is the expected one.
@@ -129,12 +129,12 @@ impl Expected {
     /// Whether the answer is the expected one, words included.
     pub fn is_met(&self, answer: &Answer) -> bool {
         let message = answer.message();
-        let words = match &self.by {
-            By::Code => true,
-            By::Rights => is_for_want_of_rights(&message),
-            By::Policy(words) => message.contains(POLICY) && message.contains(words),
-            By::Webhook(words) => message.contains(WEBHOOK_NAME) && message.contains(words),
-            By::Words(words) => message.contains(words),
+        let words = match &self.decider {
+            Decider::Code => true,
+            Decider::Rights => is_for_want_of_rights(&message),
+            Decider::Policy(words) => message.contains(POLICY) && message.contains(words),
+            Decider::Webhook(words) => message.contains(WEBHOOK_NAME) && message.contains(words),
+            Decider::Words(words) => message.contains(words),
         };
         answer.code == self.code && words
     }
@@ -154,7 +154,7 @@ fn shortened(text: &str) -> String {
     line.chars().take(SHOWN).collect()
 }
 
-impl fmt::Display for By {
+impl fmt::Display for Decider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code | Self::Words(_) => Ok(()),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::ask;
 use crate::probe::{Answer, policy};
-use crate::who::{Door, Who};
+use crate::who::{ApiServer, Who};
 
 /// Where order books are.
 pub const BOOKS: &str = "/apis/pitstop.dev/v1alpha1/nodeworks";
@@ -78,10 +78,10 @@ impl Stage {
         let cluster = Cluster::connect().await?;
         cluster.install().context("cannot install pitstop")?;
         system::healthy(&cluster).await?;
-        let door = Door::of_kubeconfig().await?;
-        let nobody = door.nobody()?;
+        let server = ApiServer::of_kubeconfig().await?;
+        let nobody = server.nobody()?;
         let admin = Who::with_client("administrator", cluster.client.clone());
-        let nodes = nodes(&cluster, &door, &nobody).await?;
+        let nodes = nodes(&cluster, &server, &nobody).await?;
         let controller = controller(&cluster, &nobody).await?;
         let others = Ns::open(Cluster::connect().await?).await?;
         let own = Ns::open(Cluster::connect().await?).await?;
@@ -189,11 +189,11 @@ pub fn on(node: &str, mut pod: Value) -> Value {
     pod
 }
 
-async fn nodes(cluster: &Cluster, door: &Door, nobody: &Who) -> Result<[Node; 2]> {
-    let told: Vec<Value> = cluster.status("/nodes")?;
+async fn nodes(cluster: &Cluster, server: &ApiServer, nobody: &Who) -> Result<[Node; 2]> {
+    let statuses: Vec<Value> = cluster.status("/nodes")?;
     let daemons = system::pods_of(cluster, DAEMON).await?;
     let mut nodes = Vec::new();
-    for (node, letter) in told.iter().zip(["A", "B"]) {
+    for (node, letter) in statuses.iter().zip(["A", "B"]) {
         let name = node["name"].as_str().context("a node without a name")?;
         let on_it = |pod: &&Pod| pod.spec.as_ref().and_then(|s| s.node_name.as_deref()) == Some(name);
         let pod = daemons.iter().find(on_it).with_context(|| format!("no daemon on {name}"))?;
@@ -202,7 +202,7 @@ async fn nodes(cluster: &Cluster, door: &Door, nobody: &Who) -> Result<[Node; 2]
             name: name.to_owned(),
             address: node["address"].as_str().context("a node without an address")?.to_owned(),
             pid: i32::try_from(node["pid"].as_i64().context("a node without a process")?)?,
-            kubelet: door.holder_of(&format!("kubelet {letter}"), &kubeconfig).await?,
+            kubelet: server.holder_of(&format!("kubelet {letter}"), &kubeconfig).await?,
             daemon: holder(cluster, nobody, &format!("daemon {letter}"), pod.clone())?,
         });
     }

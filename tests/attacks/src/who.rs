@@ -44,7 +44,7 @@ impl Who {
 
     /// The same under another name.
     #[must_use]
-    pub fn called(&self, name: &str) -> Self {
+    pub fn with_name(&self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self.clone() }
     }
 
@@ -68,12 +68,12 @@ impl Who {
     }
 }
 
-/// The ways to the API server.
-pub struct Door {
+/// The API server, to which clients connect.
+pub struct ApiServer {
     config: Config,
 }
 
-impl Door {
+impl ApiServer {
     /// By the address and the CA of the administrator's kubeconfig, and none of its credentials.
     pub async fn of_kubeconfig() -> Result<Self> {
         let mut config = Config::from_kubeconfig(&KubeConfigOptions::default()).await?;
@@ -92,9 +92,9 @@ impl Door {
     pub async fn holder_of(&self, name: &str, kubeconfig: &Path) -> Result<Who> {
         let file = Kubeconfig::read_from(kubeconfig)
             .with_context(|| format!("cannot read {}", kubeconfig.display()))?;
-        let theirs = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let user = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
         let mut config = self.config.clone();
-        config.auth_info = theirs.auth_info;
+        config.auth_info = user.auth_info;
         Ok(Who::with_client(name, Client::try_from(config)?))
     }
 }

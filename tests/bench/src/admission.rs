@@ -12,9 +12,9 @@ use serde_json::json;
 
 use crate::harness::cluster::{Cluster, kubectl};
 use crate::harness::figures::{counted, ratio, table};
-use crate::harness::pods::Yard;
+use crate::harness::pods::Ns;
 use crate::harness::processes::cpu;
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// The measured kinds of writes.
 const KINDS: [&str; 4] = ["Lease", "status of a Pod", "label of a Pod", "label of a Deployment"];
@@ -36,13 +36,13 @@ struct Spent {
 }
 
 /// The benchmark, with `writes` writes of each kind per round.
-pub(crate) async fn run(writes: usize) -> Result<Verdict> {
+pub(crate) async fn run(writes: usize) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let server = cluster.component("kube-apiserver")?;
     let lab = Lab::connect().await?;
-    let measured = Yard::within(&cluster.client, "admission", async |yard| {
-        prepare(yard).await?;
-        measure(yard, &lab, server, writes).await
+    let measured = Ns::within(&cluster.client, "admission", async |ns| {
+        prepare(ns).await?;
+        measure(ns, &lab, server, writes).await
     })
     .await;
     lab.install()?;
@@ -50,21 +50,21 @@ pub(crate) async fn run(writes: usize) -> Result<Verdict> {
 }
 
 /// Creates the objects that are written.
-async fn prepare(yard: &Yard) -> Result<()> {
-    yard.start(&[NAME.to_owned()]).await?;
+async fn prepare(ns: &Ns) -> Result<()> {
+    ns.start(&[NAME.to_owned()]).await?;
     let make = PostParams::default();
     let lease = json!({"metadata": {"name": NAME}, "spec": {"holderIdentity": NAME}});
-    yard.api::<Lease>().create(&make, &serde_json::from_value(lease)?).await?;
+    ns.api::<Lease>().create(&make, &serde_json::from_value(lease)?).await?;
     let container = json!({"name": "app", "image": "pitstop.dev/test/busybox:1", "env": (0..8)
         .map(|i| json!({"name": format!("VARIABLE_{i}"), "value": "value"})).collect::<Vec<_>>()});
     let deployment = json!({"metadata": {"name": NAME}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": NAME}},
         "template": {"metadata": {"labels": {"app": NAME}}, "spec": {"containers": [container]}}}});
-    yard.api::<Deployment>().create(&make, &serde_json::from_value(deployment)?).await?;
+    ns.api::<Deployment>().create(&make, &serde_json::from_value(deployment)?).await?;
     Ok(())
 }
 
 /// Processor time of the API server per write of each kind, in microseconds: without the policies, with them.
-async fn measure(yard: &Yard, lab: &Lab, server: u32, writes: usize) -> Result<[[f64; 2]; KINDS.len()]> {
+async fn measure(ns: &Ns, lab: &Lab, server: u32, writes: usize) -> Result<[[f64; 2]; KINDS.len()]> {
     let idle = spent(server, async || {
         tokio::time::sleep(IDLE).await;
         Ok(())
@@ -84,7 +84,7 @@ async fn measure(yard: &Yard, lab: &Lab, server: u32, writes: usize) -> Result<[
             tokio::time::sleep(SETTLE).await;
             for (kind, found) in all.iter_mut().enumerate() {
                 let Spent { cpu, passed } =
-                    spent(server, async || write(yard, kind, writes, round).await).await?;
+                    spent(server, async || write(ns, kind, writes, round).await).await?;
                 let own = cpu.as_secs_f64() - idle * passed.as_secs_f64();
                 if let Some(sum) = found.get_mut(of) {
                     *sum += own / counted(writes * ROUNDS) * 1e6;
@@ -103,7 +103,7 @@ async fn spent(server: u32, act: impl AsyncFnOnce() -> Result<()>) -> Result<Spe
 }
 
 /// Writes one after another. Every write changes the object.
-async fn write(yard: &Yard, kind: usize, writes: usize, round: usize) -> Result<()> {
+async fn write(ns: &Ns, kind: usize, writes: usize, round: usize) -> Result<()> {
     let params = PatchParams::default();
     for i in 0..writes {
         let value = format!("{round}-{i}");
@@ -111,21 +111,21 @@ async fn write(yard: &Yard, kind: usize, writes: usize, round: usize) -> Result<
         match kind {
             0 => {
                 let holder = Patch::Merge(json!({"spec": {"holderIdentity": value}}));
-                yard.api::<Lease>().patch(NAME, &params, &holder).await.map(drop)
+                ns.api::<Lease>().patch(NAME, &params, &holder).await.map(drop)
             }
             1 => {
                 let condition = json!({"type": "pitstop.dev/bench", "status": "True", "message": value});
                 let status = Patch::Strategic(json!({"status": {"conditions": [condition]}}));
-                yard.api::<Pod>().patch_status(NAME, &params, &status).await.map(drop)
+                ns.api::<Pod>().patch_status(NAME, &params, &status).await.map(drop)
             }
-            2 => yard.api::<Pod>().patch(NAME, &params, &label).await.map(drop),
-            _ => yard.api::<Deployment>().patch(NAME, &params, &label).await.map(drop),
+            2 => ns.api::<Pod>().patch(NAME, &params, &label).await.map(drop),
+            _ => ns.api::<Deployment>().patch(NAME, &params, &label).await.map(drop),
         }?;
     }
     Ok(())
 }
 
-fn report(measured: &[[f64; 2]; KINDS.len()], writes: usize) -> Verdict {
+fn report(measured: &[[f64; 2]; KINDS.len()], writes: usize) -> BoundCheck {
     let parts = measured.map(|[without, with]| ratio(with, without));
     let rows: Vec<_> = KINDS
         .iter()
@@ -139,5 +139,5 @@ fn report(measured: &[[f64; 2]; KINDS.len()], writes: usize) -> Verdict {
     println!("{}\n", table([&*head, "without the policies", "with them", "with/without"], &rows));
     let shown = |all: &[f64]| all.iter().map(|part| format!("{part:.2}")).collect::<Vec<_>>().join("/");
     println!("with/without={} (bounds {})", shown(&parts), shown(&BOUNDS));
-    Verdict::of(parts.iter().zip(BOUNDS).all(|(part, bound)| *part <= bound))
+    BoundCheck::of(parts.iter().zip(BOUNDS).all(|(part, bound)| *part <= bound))
 }

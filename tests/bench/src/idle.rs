@@ -8,7 +8,7 @@ use crate::harness::cluster::Cluster;
 use crate::harness::figures::{mib, table};
 use crate::harness::processes::Memory;
 use crate::harness::programs::{self, Program};
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// Bound of each program's resident memory, in MiB.
 const BOUNDS: [(&str, u64); 2] = [("daemon", 12), ("controller", 24)];
@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_secs(30);
 const LOOKS: u32 = 10;
 
 /// The benchmark.
-pub(crate) async fn run() -> Result<Verdict> {
+pub(crate) async fn run() -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let programs = programs::find(&cluster.client).await?;
     settle(&programs).await;
@@ -44,7 +44,7 @@ async fn settle(programs: &[Program]) {
     }
 }
 
-fn report(programs: &[Program], found: &[Memory], leader: &str) -> Verdict {
+fn report(programs: &[Program], found: &[Memory], leader: &str) -> BoundCheck {
     let rows: Vec<_> = programs
         .iter()
         .zip(found)
@@ -62,5 +62,5 @@ fn report(programs: &[Program], found: &[Memory], leader: &str) -> Verdict {
         BOUNDS.iter().map(|(component, _)| format!("{component}={} MiB", mib(most(component)))).collect();
     let bounds: Vec<String> = BOUNDS.iter().map(|(_, bound)| bound.to_string()).collect();
     println!("{} (bounds {})", results.join(" "), bounds.join("/"));
-    Verdict::of(BOUNDS.iter().all(|(component, bound)| most(component) <= bound * 1024))
+    BoundCheck::of(BOUNDS.iter().all(|(component, bound)| most(component) <= bound * 1024))
 }

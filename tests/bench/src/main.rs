@@ -19,17 +19,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::harness::Verdict;
+use crate::harness::BoundCheck;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", bin_name = "cargo xtask bench")]
 struct Args {
     #[command(subcommand)]
-    bench: Bench,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
+enum Command {
     /// API server time that pitstop's admission policies add to other clients' writes.
     Admission {
         /// Writes of each kind, in each of three rounds.
@@ -86,20 +86,20 @@ enum Bench {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let result = match Args::parse().bench {
-        Bench::Admission { writes } => admission::run(writes).await,
-        Bench::Burst { pods } => burst::run(pods).await,
-        Bench::Idle => idle::run().await,
-        Bench::Image { pods } => image::run(pods).await,
-        Bench::Latency { pods } => latency::run(pods).await,
-        Bench::Resize { pods } => resize::run(pods).await,
-        Bench::Rollout { pods, at_a_time, ready_after } => rollout::run(pods, at_a_time, ready_after).await,
-        Bench::Start { times } => start::run(times).await,
-        Bench::Scale(args) => scale::run(&args).await,
+    let result = match Args::parse().command {
+        Command::Admission { writes } => admission::run(writes).await,
+        Command::Burst { pods } => burst::run(pods).await,
+        Command::Idle => idle::run().await,
+        Command::Image { pods } => image::run(pods).await,
+        Command::Latency { pods } => latency::run(pods).await,
+        Command::Resize { pods } => resize::run(pods).await,
+        Command::Rollout { pods, at_a_time, ready_after } => rollout::run(pods, at_a_time, ready_after).await,
+        Command::Start { times } => start::run(times).await,
+        Command::Scale(args) => scale::run(&args).await,
     };
     match result {
-        Ok(Verdict::Within) => ExitCode::SUCCESS,
-        Ok(Verdict::Exceeded) => ExitCode::FAILURE,
+        Ok(BoundCheck::Within) => ExitCode::SUCCESS,
+        Ok(BoundCheck::Exceeded) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("bench: {error:#}");
             ExitCode::FAILURE

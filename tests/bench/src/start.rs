@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::harness::cluster::kubectl_command;
 use crate::harness::figures::{Samples, milliseconds, table};
-use crate::harness::pods::Yard;
-use crate::harness::{Verdict, say};
+use crate::harness::pods::Ns;
+use crate::harness::{BoundCheck, say};
 
 /// Bound, in milliseconds: delay of the plugin's first output after kubectl's.
 const LATER: f64 = 150.0;
@@ -23,11 +23,10 @@ const LATER: f64 = 150.0;
 const PODS: usize = 5;
 
 /// The benchmark.
-pub(crate) async fn run(times: usize) -> Result<Verdict> {
+pub(crate) async fn run(times: usize) -> Result<BoundCheck> {
     let client = pitstop_kit::client::connect("pitstop-bench", env!("CARGO_PKG_VERSION")).await?;
     let path = path()?;
-    let (status, get) =
-        Yard::within(&client, "start", async |yard| measure(yard, &path, times).await).await?;
+    let (status, get) = Ns::within(&client, "start", async |ns| measure(ns, &path, times).await).await?;
     Ok(report(&status, &get))
 }
 
@@ -46,17 +45,17 @@ fn path() -> Result<OsString> {
 }
 
 /// Milliseconds to the first byte of the plugin and of kubectl, which take turns.
-async fn measure(yard: &Yard, path: &OsString, times: usize) -> Result<(Samples, Samples)> {
+async fn measure(ns: &Ns, path: &OsString, times: usize) -> Result<(Samples, Samples)> {
     let names: Vec<String> = (0..PODS).map(|i| format!("web-{i}")).collect();
-    yard.start(&names).await?;
+    ns.start(&names).await?;
     // The rollout stays open, so both programs have an object to show.
     let rollout = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "InPlaceRollout", "metadata": {"name": "web"},
         "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
-    let rollouts: Api<InPlaceRollout> = yard.api();
+    let rollouts: Api<InPlaceRollout> = ns.api();
     rollouts.create(&PostParams::default(), &serde_json::from_value(rollout)?).await?;
     let first = |args: &[&str]| -> Result<f64> {
         let mut command = kubectl_command()?;
-        command.env("PATH", path).args(args).args(["--namespace", &yard.namespace]);
+        command.env("PATH", path).args(args).args(["--namespace", &ns.namespace]);
         first_byte(&mut command)
     };
     say(format!("asking {times} times each"));
@@ -81,7 +80,7 @@ fn first_byte(command: &mut Command) -> Result<f64> {
     Ok(took)
 }
 
-fn report(status: &Samples, get: &Samples) -> Verdict {
+fn report(status: &Samples, get: &Samples) -> BoundCheck {
     let row = |name: &str, samples: &Samples| {
         let [median, min, max, count] = samples.cells();
         [name.to_owned(), median, min, max, count]
@@ -90,5 +89,5 @@ fn report(status: &Samples, get: &Samples) -> Verdict {
     println!("{}\n", table(["milliseconds to the first byte", "median", "min", "max", "times"], &rows));
     let later = status.median() - get.median();
     println!("later={later:.1} ms (bound {LATER})");
-    Verdict::of(status.len() > 0 && later <= LATER)
+    BoundCheck::of(status.len() > 0 && later <= LATER)
 }

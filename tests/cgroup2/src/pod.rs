@@ -10,7 +10,7 @@ use pitstop_api::nodework::Bounds;
 use pitstop_cri::ContainerId;
 use pitstop_cri::v1::LinuxContainerResources;
 use pitstop_daemon::resize::resources;
-use pitstop_daemon_core::cgroup::{Place, place};
+use pitstop_daemon_core::cgroup::{Paths, resolve};
 use pitstop_daemon_core::resize::{Change, Driver, Goal, Present, Seen, Setting, Write, writes};
 
 use crate::load::Load;
@@ -70,8 +70,8 @@ pub(crate) struct Pod<'a> {
     pub(crate) uid: String,
     /// What the runtime tells of where the container's cgroup is.
     pub(crate) cgroups_path: String,
-    /// Where its cgroups are.
-    pub(crate) place: Place,
+    /// Paths of its cgroups.
+    pub(crate) paths: Paths,
     /// The container's process.
     pub(crate) load: Load,
     /// What its runtime makes of shares.
@@ -106,10 +106,10 @@ impl<'a> Pod<'a> {
         let number = next().to_string();
         let uid = format!("{}{number}", UID.get(..UID.len() - number.len()).unwrap_or_default());
         let cgroups_path = naming.cgroups_path(&uid);
-        let place = place(&cgroups_path, &id()?, &uid).map_err(|why| anyhow!(why))?;
-        make(&place)?;
+        let paths = resolve(&cgroups_path, &id()?, &uid).map_err(|why| anyhow!(why))?;
+        make(&paths)?;
         // The kubelet's own: libcontainer writes what it is given into the Pod's cgroup.
-        let file = |file: &str, text: &str| put(&format!("{ROOT}/{}/{file}", place.pod), text);
+        let file = |file: &str, text: &str| put(&format!("{ROOT}/{}/{file}", paths.pod), text);
         file("cpu.weight", &linear_weight(shares(pod.cpu_request)).to_string())?;
         let quota_of = |bounds: Bounds| bounds.cpu_limit.and_then(|limit| quota(limit, PERIOD));
         file("cpu.max", &format!("{} {PERIOD}", or_max(quota_of(pod))))?;
@@ -122,31 +122,31 @@ impl<'a> Pod<'a> {
             memory_limit_in_bytes: container.memory_limit.unwrap_or_default(),
             ..Default::default()
         };
-        runc::update(&place.container, &made, curved)?;
-        put(&format!("{ROOT}/{}/memory.swap.max", place.container), "0")?;
-        let load = Load::start(&format!("{ROOT}/{}/cgroup.procs", place.container))?;
-        Ok(Self { machine, uid, cgroups_path, place, load, curved })
+        runc::update(&paths.container, &made, curved)?;
+        put(&format!("{ROOT}/{}/memory.swap.max", paths.container), "0")?;
+        let load = Load::start(&format!("{ROOT}/{}/cgroup.procs", paths.container))?;
+        Ok(Self { machine, uid, cgroups_path, paths, load, curved })
     }
 
     /// Ends it, and takes its cgroups away.
     pub(crate) fn end(self) -> Result<()> {
         self.load.end()?;
-        remove(&self.place)
+        remove(&self.paths)
     }
 
     /// The path of a file of the container's cgroup.
     pub(crate) fn in_container(&self, file: &str) -> String {
-        format!("{ROOT}/{}/{file}", self.place.container)
+        format!("{ROOT}/{}/{file}", self.paths.container)
     }
 
     /// The path of a file of the Pod's cgroup.
     pub(crate) fn in_pod(&self, file: &str) -> String {
-        format!("{ROOT}/{}/{file}", self.place.pod)
+        format!("{ROOT}/{}/{file}", self.paths.pod)
     }
 
     /// What the daemon sees.
     pub(crate) fn present(&self) -> Result<Present> {
-        self.machine.cgroups.present(&self.place, true).map_err(|why| anyhow!(why))
+        self.machine.cgroups.present(&self.paths, true).map_err(|why| anyhow!(why))
     }
 
     /// What the daemon sees in the container's cgroup and in the Pod's.
@@ -161,7 +161,7 @@ impl<'a> Pod<'a> {
         let change = |bounds, seen: &'_ Seen| Goal::of(bounds, &seen.cgroup);
         let pod = Change { present: &of_pod.cgroup, goal: change(&pod, &of_pod), written };
         let one = Change { present: &of_container.cgroup, goal: change(&container, &of_container), written };
-        Ok(writes(Driver::of(&self.place.pod), Some(pod), &[(&id()?, one)]))
+        Ok(writes(Driver::of(&self.paths.pod), Some(pod), &[(&id()?, one)]))
     }
 
     /// Gives both these as the daemon does, and looks after each write that the container fits into its Pod. At the end
@@ -197,40 +197,40 @@ impl<'a> Pod<'a> {
                 if id.as_str() != ID {
                     bail!("{write:?} is for another container");
                 }
-                let counts_swap = self.machine.cgroups.counts_swap(&self.place.pod);
+                let counts_swap = self.machine.cgroups.counts_swap(&self.paths.pod);
                 let mut asked = resources(settings, counts_swap, self.curved);
                 // What stays in the end is systemd's.
-                if Driver::of(&self.place.pod) == Driver::Systemd && asked.cpu_quota > 0 {
+                if Driver::of(&self.paths.pod) == Driver::Systemd && asked.cpu_quota > 0 {
                     asked.cpu_quota = in_systemd_steps(asked.cpu_quota, asked.cpu_period);
                 }
-                runc::update(&self.place.container, &asked, self.curved)
+                runc::update(&self.paths.container, &asked, self.curved)
             }
         }
     }
 
     /// A write of the daemon into the Pod's cgroup.
     pub(crate) fn write(&self, setting: Setting) -> Result<()> {
-        let written = self.machine.cgroups.write(&self.place.pod, setting);
+        let written = self.machine.cgroups.write(&self.paths.pod, setting);
         written.map_err(|failure| anyhow!("{failure:?}"))
     }
 }
 
-/// Makes the cgroups of a place, with every controller on the way.
-fn make(place: &Place) -> Result<()> {
+/// Makes the cgroups at these paths, with every controller on the way.
+fn make(paths: &Paths) -> Result<()> {
     let mut group = ROOT.to_owned();
-    for name in place.pod.split('/') {
+    for name in paths.pod.split('/') {
         group = format!("{group}/{name}");
         fs::create_dir_all(&group).with_context(|| format!("cannot make {group}"))?;
         put(&format!("{group}/cgroup.subtree_control"), CONTROLLERS)?;
     }
-    let container = format!("{ROOT}/{}", place.container);
+    let container = format!("{ROOT}/{}", paths.container);
     fs::create_dir(&container).with_context(|| format!("cannot make {container}"))
 }
 
-/// Takes the cgroups of a place away, whose processes have ended.
-pub(crate) fn remove(place: &Place) -> Result<()> {
-    remove_one(&place.container)?;
-    remove_one(&place.pod)
+/// Takes the cgroups at these paths away, whose processes have ended.
+pub(crate) fn remove(paths: &Paths) -> Result<()> {
+    remove_one(&paths.container)?;
+    remove_one(&paths.pod)
 }
 
 /// Takes one cgroup away, whose processes have ended.

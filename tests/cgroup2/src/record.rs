@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use pitstop_daemon_core::cgroup::Place;
+use pitstop_daemon_core::cgroup::Paths;
 use pitstop_daemon_core::resize::{Present, Seen};
 use serde_json::{Map, Value, json};
 
@@ -75,7 +75,7 @@ pub(crate) fn states(machine: &Machine) -> Result<Value> {
 fn state_of(pod: &Pod<'_>) -> Result<Value> {
     for _ in 0..TRIES {
         let before = pod.present()?;
-        let files = files(&pod.place)?;
+        let files = files(&pod.paths)?;
         let swaps = get("/proc/swaps")?;
         if before == pod.present()? {
             return Ok(json!({
@@ -87,15 +87,15 @@ fn state_of(pod: &Pod<'_>) -> Result<Value> {
             }));
         }
     }
-    bail!("{} does not come to rest", pod.place.container)
+    bail!("{} does not come to rest", pod.paths.container)
 }
 
-fn files(place: &Place) -> Result<BTreeMap<String, String>> {
+fn files(paths: &Paths) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     for file in AT_ROOT {
         files.insert(file.to_owned(), get(&format!("{ROOT}/{file}"))?);
     }
-    for group in [&place.pod, &place.container] {
+    for group in [&paths.pod, &paths.container] {
         for file in OF_GROUP {
             let file = format!("{group}/{file}");
             files.insert(file.clone(), get(&format!("{ROOT}/{file}"))?);

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::facts::{End, Facts, Outcome, Pod, Request, Target, Update};
 use crate::judge;
 use crate::kind::Kind as _;
-use crate::plan::{LONGEST_DEADLINE, Plan, Worth, version};
+use crate::plan::{Images, LONGEST_DEADLINE, Plan, version};
 use crate::run::say;
 use crate::setup::read_trace;
 use crate::stream::bare;
@@ -89,7 +89,7 @@ async fn look(ns: &Ns, plan: &Plan, uids: &BTreeMap<String, String>, seen: &RefC
     for (name, versions) in &seen.updates.versions {
         let Some((first, last)) = versions.first().zip(versions.last()) else { continue };
         let before = seen.before.get(name).cloned().unwrap_or_default();
-        let (times, is_gone) = ((first.at, last.at), seen.updates.gone.contains(name));
+        let (times, is_gone) = ((first.time, last.time), seen.updates.gone.contains(name));
         facts.updates.insert(name.clone(), Update { before, seen: times, is_gone, ..update(&last.object) });
     }
     for plan in &plan.pods {
@@ -149,7 +149,7 @@ fn update(object: &PodImageUpdate) -> Update {
     Update {
         pod: object.pod().to_owned(),
         wanted: wanted.collect(),
-        worth: Worth::of(&object.spec),
+        images: Images::of(&object.spec),
         replaced: replaced.collect(),
         end,
         ..Update::default()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::image_update::Phase;
 
-use crate::plan::{Victim, Worth};
+use crate::plan::{Images, Victim};
 use crate::trace::Entry;
 
 /// Hundredths of a second since the machine's boot; one clock for all nodes and containers, since they are on one
@@ -72,7 +72,7 @@ pub(crate) struct Update {
     pub(crate) pod: String,
     /// The versions that the containers of its spec get, by name.
     pub(crate) wanted: BTreeMap<String, String>,
-    pub(crate) worth: Worth,
+    pub(crate) images: Images,
     /// What the API server showed of the Pod's containers before it was made: ID by name.
     pub(crate) before: BTreeMap<String, String>,
     /// What ran in the containers when the Pod was given its images, by name; empty where it was given none.
@@ -106,6 +106,6 @@ pub(crate) struct Pod {
 /// A `kill -9` that hit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Killed {
-    pub(crate) at: Uptime,
+    pub(crate) time: Uptime,
     pub(crate) victim: Victim,
 }

@@ -23,9 +23,9 @@ const ASKED: Uptime = 20;
 /// A container's first line and a kill that broke its start off are no further apart than this.
 const START: Uptime = 100;
 
-/// The judgement.
+/// What is wrong about a run, and how much was done.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Findings {
     pub(crate) requests: usize,
     /// Requests that restarted all their containers.
     pub(crate) completed: usize,
@@ -48,10 +48,10 @@ pub(crate) struct Breach {
     pub(crate) pod: Option<String>,
     /// The request that it is about, where it is about one.
     pub(crate) request: Option<String>,
-    pub(crate) what: String,
+    pub(crate) text: String,
 }
 
-impl Verdict {
+impl Findings {
     /// The last line of the run.
     pub(crate) fn line(&self) -> String {
         let Self { requests, updates, rolls, lost, doubled, stuck, .. } = self;
@@ -74,39 +74,39 @@ impl Verdict {
 }
 
 /// Judges a run that has come to rest.
-pub(crate) fn judge(facts: &Facts) -> Verdict {
+pub(crate) fn judge(facts: &Facts) -> Findings {
     let (requests, updates) = (facts.requests.len(), facts.updates.len());
-    let mut verdict = Verdict { requests, updates, stuck: stuck(facts), ..Verdict::default() };
+    let mut findings = Findings { requests, updates, stuck: stuck(facts), ..Findings::default() };
     for (name, request) in &facts.requests {
         match &request.outcome {
             Outcome::Open => {}
-            Outcome::Complete => verdict.completed += 1,
-            Outcome::Failed(reason) => *verdict.failed.entry(reason.clone()).or_default() += 1,
+            Outcome::Complete => findings.completed += 1,
+            Outcome::Failed(reason) => *findings.failed.entry(reason.clone()).or_default() += 1,
         }
-        let breach = |what| Breach { pod: Some(request.pod.clone()), request: Some(name.clone()), what };
-        verdict.lost.extend(lost(facts, request).into_iter().map(breach));
+        let breach = |text| Breach { pod: Some(request.pod.clone()), request: Some(name.clone()), text };
+        findings.lost.extend(lost(facts, request).into_iter().map(breach));
     }
     for (name, update) in &facts.updates {
         if let Some(end) = &update.end {
-            *verdict.updated.entry(format!("{} {}", end.phase.name(), end.reason)).or_default() += 1;
+            *findings.updated.entry(format!("{} {}", end.phase.name(), end.reason)).or_default() += 1;
         }
-        let breach = |what| Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), what };
-        verdict.lost.extend(updates::lost(facts, update).into_iter().map(breach));
+        let breach = |text| Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), text };
+        findings.lost.extend(updates::lost(facts, update).into_iter().map(breach));
     }
     for (name, pod) in &facts.pods {
-        let breach = |what| Breach { pod: Some(name.clone()), request: None, what };
+        let breach = |text| Breach { pod: Some(name.clone()), request: None, text };
         let requests: Vec<&Request> = facts.requests.values().filter(|r| r.pod == *name).collect();
         let updates: Vec<&Update> = facts.updates.values().filter(|u| u.pod == *name).collect();
-        verdict.lost.extend(updates::left(pod, &updates).into_iter().map(breach));
+        findings.lost.extend(updates::left(pod, &updates).into_iter().map(breach));
         let ends = ends(facts, pod, &requests, &updates);
-        verdict.doubled.extend(restarts(facts, pod, &ends).into_iter().map(breach));
-        verdict.doubled.extend(hooks(facts, pod, &ends).into_iter().map(breach));
+        findings.doubled.extend(restarts(facts, pod, &ends).into_iter().map(breach));
+        findings.doubled.extend(hooks(facts, pod, &ends).into_iter().map(breach));
     }
-    verdict
+    findings
 }
 
 /// An instance that was to end.
-struct Ends<'a> {
+struct Ending<'a> {
     container: &'a str,
     id: &'a str,
     /// The kubelet stops it.
@@ -114,13 +114,13 @@ struct Ends<'a> {
 }
 
 /// Every instance that was to end, once for each request or update that it was to end by.
-fn ends<'a>(facts: &Facts, pod: &'a Pod, requests: &[&'a Request], updates: &[&Update]) -> Vec<Ends<'a>> {
+fn ends<'a>(facts: &Facts, pod: &'a Pod, requests: &[&'a Request], updates: &[&Update]) -> Vec<Ending<'a>> {
     let targets = requests.iter().flat_map(|request| &request.target);
     let targets =
-        targets.map(|(container, target)| Ends { container, id: &target.id, by_kubelet: target.is_pinned });
+        targets.map(|(container, target)| Ending { container, id: &target.id, by_kubelet: target.is_pinned });
     let replaced = updates.iter().flat_map(|update| updates::ends(facts, pod, update));
     let replaced =
-        replaced.map(|entry| Ends { container: &entry.container, id: &entry.id, by_kubelet: true });
+        replaced.map(|entry| Ending { container: &entry.container, id: &entry.id, by_kubelet: true });
     targets.chain(replaced).collect()
 }
 
@@ -128,10 +128,10 @@ fn ends<'a>(facts: &Facts, pod: &'a Pod, requests: &[&'a Request], updates: &[&U
 pub(crate) fn stuck(facts: &Facts) -> Vec<Breach> {
     let mut stuck = Vec::new();
     for (name, request) in facts.requests.iter().filter(|(_, request)| !request.is_gone) {
-        let breach = |what: &str| Breach {
+        let breach = |text: &str| Breach {
             pod: Some(request.pod.clone()),
             request: Some(name.clone()),
-            what: what.into(),
+            text: text.into(),
         };
         if request.outcome == Outcome::Open {
             stuck.push(breach("has not ended"));
@@ -140,17 +140,17 @@ pub(crate) fn stuck(facts: &Facts) -> Vec<Breach> {
         }
     }
     for (name, update) in facts.updates.iter().filter(|(_, update)| update.end.is_none() && !update.is_gone) {
-        let what = "has not ended".to_owned();
-        stuck.push(Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), what });
+        let text = "has not ended".to_owned();
+        stuck.push(Breach { pod: Some(update.pod.clone()), request: Some(name.clone()), text });
     }
     for (name, pod) in &facts.pods {
-        let breach = |what: String| Breach { pod: Some(name.clone()), request: None, what };
+        let breach = |text: String| Breach { pod: Some(name.clone()), request: None, text };
         if !pod.is_ready {
             stuck.push(breach("is not ready".to_owned()));
         }
         stuck.extend(pod.holds.iter().map(|hold| breach(format!("is held not ready by {hold}"))));
     }
-    let order = |order: &String| Breach { pod: None, request: None, what: format!("order {order} is left") };
+    let order = |order: &String| Breach { pod: None, request: None, text: format!("order {order} is left") };
     stuck.extend(facts.orders.iter().map(order));
     stuck
 }
@@ -174,9 +174,9 @@ fn lost(facts: &Facts, request: &Request) -> Vec<String> {
     {
         return vec![format!("failed with {reason}, which no crash is a reason for")];
     }
-    let said =
+    let reported =
         |container: &&String| request.outcome == Outcome::Complete || request.succeeded.contains(*container);
-    let wrong = request.containers.iter().filter(said);
+    let wrong = request.containers.iter().filter(reported);
     wrong.filter_map(|container| Some(format!("container {container}: {}", why_not(container)?))).collect()
 }
 
@@ -185,12 +185,12 @@ fn not_restarted(request: &Request, container: &str, ids: &[&str]) -> Option<Str
     let Some(target) = request.target.get(container) else {
         return Some("reported as restarted, and no instance was resolved".to_owned());
     };
-    let place = |id: &str| ids.iter().position(|known| *known == id);
+    let position = |id: &str| ids.iter().position(|known| *known == id);
     if ids.last() == Some(&target.id.as_str()) {
         return Some(format!("reported as restarted, and {} is still the last instance", target.id));
     }
     let before = request.before.get(container)?;
-    if place(&target.id)? < place(before)? {
+    if position(&target.id)? < position(before)? {
         return Some(format!("was resolved to {}, which had been replaced by {before} before", target.id));
     }
     None
@@ -204,7 +204,7 @@ fn instances<'a>(pod: &'a Pod, container: &str) -> Vec<&'a str> {
 
 /// Instances that ended though nothing was to end them. A container of these Pods never ends by itself, and a kill ends one only
 /// in its start.
-fn restarts(facts: &Facts, pod: &Pod, ends: &[Ends<'_>]) -> Vec<String> {
+fn restarts(facts: &Facts, pod: &Pod, ends: &[Ending<'_>]) -> Vec<String> {
     let names: BTreeSet<&str> = pod.trace.iter().map(|entry| entry.container.as_str()).collect();
     let mut wrong = Vec::new();
     for name in names {
@@ -227,22 +227,22 @@ fn is_broken_off(facts: &Facts, pod: &Pod, id: &str) -> bool {
     lines().all(|entry| entry.event == Event::Started)
         && facts.kills.iter().any(|kill| match kill.victim {
             Victim::Kubelet(node) | Victim::Containerd(node) => {
-                node == pod.node && kill.at.abs_diff(start.at) <= START
+                node == pod.node && kill.time.abs_diff(start.time) <= START
             }
             _ => false,
         })
 }
 
 /// preStop hooks that ran more often for an instance than there is a reason for.
-fn hooks(facts: &Facts, pod: &Pod, ends: &[Ends<'_>]) -> Vec<String> {
+fn hooks(facts: &Facts, pod: &Pod, ends: &[Ending<'_>]) -> Vec<String> {
     let mut runs: BTreeMap<(&str, &str), Vec<Run>> = BTreeMap::new();
     for entry in &pod.trace {
         let runs = runs.entry((&entry.container, &entry.id));
         match entry.event {
-            Event::HookBegan => runs.or_default().push(Run { began: entry.at, ended: None }),
+            Event::HookBegan => runs.or_default().push(Run { began: entry.time, ended: None }),
             Event::HookEnded => {
                 if let Some(run) = runs.or_default().iter_mut().rev().find(|run| run.ended.is_none()) {
-                    run.ended = Some(entry.at);
+                    run.ended = Some(entry.time);
                 }
             }
             Event::Started | Event::Asked => {}
@@ -280,7 +280,7 @@ fn is_cut(facts: &Facts, node: &str, run: &Run, next: &Run, by_kubelet: bool) ->
             Victim::Kubelet(of) if of == node && by_kubelet => next.began,
             _ => return false,
         };
-        (run.began.saturating_sub(ASKED)..=until.min(next.began)).contains(&kill.at)
+        (run.began.saturating_sub(ASKED)..=until.min(next.began)).contains(&kill.time)
     })
 }
 

@@ -5,8 +5,8 @@ use crate::facts::{Killed, Target};
 
 const CONTAINER: &str = "app";
 
-fn entry(event: Event, id: &str, at: Uptime) -> Entry {
-    Entry { event, container: CONTAINER.to_owned(), id: id.to_owned(), version: "1".to_owned(), at }
+fn entry(event: Event, id: &str, time: Uptime) -> Entry {
+    Entry { event, container: CONTAINER.to_owned(), id: id.to_owned(), version: "1".to_owned(), time }
 }
 
 fn starts(ids: &[&str]) -> Vec<Entry> {
@@ -37,39 +37,39 @@ fn facts(trace: Vec<Entry>, requests: &[Request]) -> Facts {
 }
 
 fn texts(breaches: &[Breach]) -> Vec<&str> {
-    breaches.iter().map(|breach| breach.what.as_str()).collect()
+    breaches.iter().map(|breach| breach.text.as_str()).collect()
 }
 
 #[test]
 fn a_good_run_is_good() {
-    let verdict = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("b")]));
-    assert_eq!(verdict.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
-    assert!(verdict.is_good(), "{verdict:?}");
-    assert_eq!(verdict.completed, 2);
+    let findings = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("b")]));
+    assert_eq!(findings.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
+    assert!(findings.is_good(), "{findings:?}");
+    assert_eq!(findings.completed, 2);
 }
 
 #[test]
 fn two_requests_may_be_about_one_instance() {
-    let verdict = judge(&facts(starts(&["a", "b"]), &[request("a"), request("a")]));
-    assert!(verdict.is_good(), "{verdict:?}");
+    let findings = judge(&facts(starts(&["a", "b"]), &[request("a"), request("a")]));
+    assert!(findings.is_good(), "{findings:?}");
 }
 
 #[test]
 fn a_run_in_which_nothing_completed_is_not_good() {
-    let verdict = judge(&facts(starts(&["a"]), &[failed("a", "DeadlineExceeded")]));
-    assert_eq!(verdict.line(), "requests=1 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
-    assert_eq!(verdict.failed, [("DeadlineExceeded".to_owned(), 1)].into());
-    assert!(!verdict.is_good());
+    let findings = judge(&facts(starts(&["a"]), &[failed("a", "DeadlineExceeded")]));
+    assert_eq!(findings.line(), "requests=1 updates=0 rolls=0 lost=0 doubled=0 stuck=0");
+    assert_eq!(findings.failed, [("DeadlineExceeded".to_owned(), 1)].into());
+    assert!(!findings.is_good());
 }
 
 #[test]
 fn a_container_that_never_changed_is_lost() {
-    let verdict = judge(&facts(starts(&["a"]), &[request("a")]));
+    let findings = judge(&facts(starts(&["a"]), &[request("a")]));
     assert_eq!(
-        texts(&verdict.lost),
+        texts(&findings.lost),
         ["container app: reported as restarted, and a is still the last instance"]
     );
-    assert!(!verdict.is_good());
+    assert!(!findings.is_good());
     // Also when only the container's state says so.
     let mut late = failed("a", "DeadlineExceeded");
     late.succeeded.insert(CONTAINER.to_owned());
@@ -79,9 +79,9 @@ fn a_container_that_never_changed_is_lost() {
 #[test]
 fn a_request_that_was_resolved_to_the_past_is_lost() {
     let stale = Request { before: [(CONTAINER.to_owned(), "b".to_owned())].into(), ..request("a") };
-    let verdict = judge(&facts(starts(&["a", "b"]), &[request("a"), stale]));
+    let findings = judge(&facts(starts(&["a", "b"]), &[request("a"), stale]));
     assert_eq!(
-        texts(&verdict.lost),
+        texts(&findings.lost),
         ["container app: was resolved to a, which had been replaced by b before"]
     );
     let nothing = Request { target: BTreeMap::new(), ..request("a") };
@@ -114,9 +114,9 @@ fn a_failure_needs_a_reason_that_crashes_can_give() {
 
 #[test]
 fn an_instance_that_no_request_named_is_doubled() {
-    let verdict = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("a")]));
-    assert_eq!(texts(&verdict.doubled), ["container app: b ended, and no request was resolved to it"]);
-    assert_eq!(verdict.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=1 stuck=0");
+    let findings = judge(&facts(starts(&["a", "b", "c"]), &[request("a"), request("a")]));
+    assert_eq!(texts(&findings.doubled), ["container app: b ended, and no request was resolved to it"]);
+    assert_eq!(findings.line(), "requests=2 updates=0 rolls=0 lost=0 doubled=1 stuck=0");
     // A request about another Pod explains nothing.
     let other = Request { pod: "db".to_owned(), ..request("b") };
     assert_eq!(judge(&facts(starts(&["a", "b", "c"]), &[request("a"), other])).doubled.len(), 1);
@@ -128,11 +128,11 @@ fn an_instance_that_no_request_named_is_doubled() {
 /// `b` was started at 20 s and is not the last instance, and no request was resolved to it.
 #[test]
 fn a_start_that_a_kill_broke_off_is_explained() {
-    let doubled = |victim, at, more: &[Entry]| {
+    let doubled = |victim, time, more: &[Entry]| {
         let mut trace = starts(&["a", "b", "c"]);
         trace.extend_from_slice(more);
         let mut facts = facts(trace, &[request("a")]);
-        facts.kills = vec![Killed { at, victim }];
+        facts.kills = vec![Killed { time, victim }];
         judge(&facts).doubled.len()
     };
     assert_eq!(doubled(Victim::Kubelet("node1"), 1995, &[]), 0);
@@ -156,7 +156,7 @@ fn twice(requests: &[Request], kills: &[(Victim, Uptime)]) -> Vec<Breach> {
         entry(Event::Started, "b", 2000),
     ]);
     let mut facts = facts(trace, requests);
-    facts.kills = kills.iter().map(|(victim, at)| Killed { at: *at, victim: *victim }).collect();
+    facts.kills = kills.iter().map(|(victim, time)| Killed { time: *time, victim: *victim }).collect();
     judge(&facts).doubled
 }
 
@@ -164,7 +164,7 @@ fn twice(requests: &[Request], kills: &[(Victim, Uptime)]) -> Vec<Breach> {
 fn a_second_run_of_a_hook_is_doubled() {
     let doubled = twice(&[request("a")], &[]);
     assert_eq!(doubled.len(), 1);
-    assert!(doubled[0].what.starts_with("container app: the hook of a ran 2 times"), "{doubled:?}");
+    assert!(doubled[0].text.starts_with("container app: the hook of a ran 2 times"), "{doubled:?}");
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn what_is_left_is_stuck() {
     let pod = facts.pods.get_mut("web").unwrap();
     pod.is_ready = false;
     pod.holds = vec!["ns/r1".to_owned()];
-    let verdict = judge(&facts);
+    let findings = judge(&facts);
     assert_eq!(
-        texts(&verdict.stuck),
+        texts(&findings.stuck),
         [
             "has ended and has the label active",
             "has not ended",
@@ -226,5 +226,5 @@ fn what_is_left_is_stuck() {
             "order x/app/1 on node1 is left"
         ]
     );
-    assert_eq!(verdict.line(), "requests=3 updates=0 rolls=0 lost=0 doubled=0 stuck=5");
+    assert_eq!(findings.line(), "requests=3 updates=0 rolls=0 lost=0 doubled=0 stuck=5");
 }

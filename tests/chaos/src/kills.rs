@@ -18,9 +18,9 @@ pub(crate) async fn carry_out(
     start: Instant,
 ) -> Result<()> {
     for kill in &plan.kills {
-        sleep_until(start + kill.at).await;
+        sleep_until(start + kill.offset).await;
         if hit(cluster, kill.victim)? {
-            seen.borrow_mut().kills.push(Killed { at: now()?, victim: kill.victim });
+            seen.borrow_mut().kills.push(Killed { time: now()?, victim: kill.victim });
         }
     }
     Ok(())
@@ -29,7 +29,7 @@ pub(crate) async fn carry_out(
 /// Lets nodes lose images as the plan says. A node whose runtime is away loses none.
 pub(crate) async fn lose_images(cluster: &Cluster, plan: &Plan, seen: &RefCell<Seen>, start: Instant) {
     for loss in &plan.losses {
-        sleep_until(start + loss.at).await;
+        sleep_until(start + loss.offset).await;
         if images::forget_unused(cluster, loss.node).is_ok() {
             seen.borrow_mut().losses += 1;
         }

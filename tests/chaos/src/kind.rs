@@ -25,7 +25,7 @@ pub(crate) trait Kind:
     fn api(ns: &Ns) -> Api<Self>;
 
     /// What was seen of its objects.
-    fn seen(seen: &mut Seen) -> &mut Objects<Self>;
+    fn objects(seen: &mut Seen) -> &mut Objects<Self>;
 
     /// The Pod that the object names.
     fn pod(&self) -> &str;
@@ -33,7 +33,7 @@ pub(crate) trait Kind:
     fn is_over(&self) -> bool;
 
     /// How far it is, in a line.
-    fn says(&self) -> String;
+    fn summary(&self) -> String;
 }
 
 impl Kind for ContainerRecreateRequest {
@@ -41,7 +41,7 @@ impl Kind for ContainerRecreateRequest {
         ns.requests()
     }
 
-    fn seen(seen: &mut Seen) -> &mut Objects<Self> {
+    fn objects(seen: &mut Seen) -> &mut Objects<Self> {
         &mut seen.requests
     }
 
@@ -53,7 +53,7 @@ impl Kind for ContainerRecreateRequest {
         requests::is_over(self)
     }
 
-    fn says(&self) -> String {
+    fn summary(&self) -> String {
         let states = requests::states(self).iter();
         let states =
             states.map(|s| format!("{}={:?}{}", s.name, s.phase, if s.is_killed { "*" } else { "" }));
@@ -68,7 +68,7 @@ impl Kind for PodImageUpdate {
         images::api(ns)
     }
 
-    fn seen(seen: &mut Seen) -> &mut Objects<Self> {
+    fn objects(seen: &mut Seen) -> &mut Objects<Self> {
         &mut seen.updates
     }
 
@@ -80,11 +80,11 @@ impl Kind for PodImageUpdate {
         self.status.as_ref().is_some_and(|status| status.completion_time.is_some())
     }
 
-    fn says(&self) -> String {
+    fn summary(&self) -> String {
         let Some(status) = &self.status else { return String::new() };
         let phase = status.phase.map_or("no phase", |phase| phase.name());
-        let told = images::complete(self);
-        let (reason, message) = told.map_or(("", ""), |told| (&told.reason, &told.message));
+        let complete = images::complete(self);
+        let (reason, message) = complete.map_or(("", ""), |complete| (&complete.reason, &complete.message));
         format!("{phase} {reason} {message}")
     }
 }

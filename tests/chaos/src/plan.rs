@@ -14,7 +14,7 @@ use pitstop_api::recreate::{
 };
 use pitstop_sim::rng::Rng;
 
-pub(crate) use updates::{CRASHING, UpdatePlan, Worth, version};
+pub(crate) use updates::{CRASHING, Images, UpdatePlan, version};
 
 /// The nodes of the cluster.
 pub(crate) const NODES: [&str; 2] = ["node1", "node2"];
@@ -66,7 +66,7 @@ pub(crate) struct ContainerPlan {
 #[derive(Debug, PartialEq)]
 pub(crate) struct RequestPlan {
     /// Since the beginning; it is made later where its Pod has two open ones already.
-    pub(crate) at: Duration,
+    pub(crate) offset: Duration,
     pub(crate) name: String,
     pub(crate) spec: ContainerRecreateRequestSpec,
 }
@@ -75,7 +75,7 @@ pub(crate) struct RequestPlan {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Kill {
     /// Since the beginning.
-    pub(crate) at: Duration,
+    pub(crate) offset: Duration,
     pub(crate) victim: Victim,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct Kill {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Loss {
     /// Since the beginning.
-    pub(crate) at: Duration,
+    pub(crate) offset: Duration,
     pub(crate) node: &'static str,
 }
 
@@ -157,12 +157,12 @@ fn pods(rng: &mut Rng) -> Vec<PodPlan> {
 /// One every one to three seconds for some Pod, and now and then a second one for the same Pod soon after.
 fn requests(rng: &mut Rng, pods: &[PodPlan], length: Duration) -> Vec<RequestPlan> {
     let mut requests: Vec<RequestPlan> = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     let mut last = 0;
     loop {
         let again = rng.one_in(6);
-        at += if again { rng.below(500) } else { 1000 + rng.below(2000) };
-        if Duration::from_millis(at) >= length {
+        offset += if again { rng.below(500) } else { 1000 + rng.below(2000) };
+        if Duration::from_millis(offset) >= length {
             return requests;
         }
         if !again {
@@ -170,7 +170,7 @@ fn requests(rng: &mut Rng, pods: &[PodPlan], length: Duration) -> Vec<RequestPla
         }
         let Some(pod) = usize::try_from(last).ok().and_then(|i| pods.get(i)) else { return requests };
         let name = format!("r{:04}", requests.len() + 1);
-        requests.push(RequestPlan { at: Duration::from_millis(at), name, spec: spec(rng, pod) });
+        requests.push(RequestPlan { offset: Duration::from_millis(offset), name, spec: spec(rng, pod) });
     }
 }
 
@@ -208,26 +208,26 @@ fn spec(rng: &mut Rng, pod: &PodPlan) -> ContainerRecreateRequestSpec {
 /// One every two to eight seconds.
 fn kills(rng: &mut Rng, length: Duration) -> Vec<Kill> {
     let mut kills = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     loop {
-        at += 2000 + rng.below(6000);
-        if Duration::from_millis(at) >= length {
+        offset += 2000 + rng.below(6000);
+        if Duration::from_millis(offset) >= length {
             return kills;
         }
-        kills.push(Kill { at: Duration::from_millis(at), victim: victim(rng) });
+        kills.push(Kill { offset: Duration::from_millis(offset), victim: victim(rng) });
     }
 }
 
 /// One every five to fifteen seconds.
 fn losses(rng: &mut Rng, length: Duration) -> Vec<Loss> {
     let mut losses = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     loop {
-        at += 5000 + rng.below(10_000);
-        if Duration::from_millis(at) >= length {
+        offset += 5000 + rng.below(10_000);
+        if Duration::from_millis(offset) >= length {
             return losses;
         }
-        losses.push(Loss { at: Duration::from_millis(at), node: any(rng, &NODES, "node1") });
+        losses.push(Loss { offset: Duration::from_millis(offset), node: any(rng, &NODES, "node1") });
     }
 }
 

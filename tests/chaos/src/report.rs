@@ -12,7 +12,7 @@ use pitstop_e2e::Ns;
 use tokio::time::{Instant, sleep};
 
 use crate::facts::{Facts, Outcome, Pod, Request, Update, Uptime};
-use crate::judge::{Breach, Verdict};
+use crate::judge::{Breach, Findings};
 use crate::kind::Kind;
 use crate::logs::Keeper;
 use crate::plan::counts;
@@ -41,7 +41,7 @@ pub(crate) async fn progress(seen: &RefCell<Seen>, start: Instant, length: Durat
 }
 
 /// Prints the counts and, of all that was wrong, what is known about it.
-pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCell<Seen>, keeper: &Keeper) {
+pub(crate) async fn show(ns: &Ns, facts: &Facts, findings: &Findings, seen: &RefCell<Seen>, keeper: &Keeper) {
     println!("kills: {}", counts(facts.kills.iter().map(|kill| kill.victim)));
     println!("unused images taken from a node: {} times", seen.borrow().losses);
     for (name, pod) in &facts.pods {
@@ -51,17 +51,17 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
     }
     let starts = facts.pods.values().flat_map(|pod| &pod.trace);
     println!("written down by the containers: {}", counts(starts.map(|entry| format!("{:?}", entry.event))));
-    let failed = |reason: &str| verdict.failed.get(reason).copied().unwrap_or_default();
+    let failed = |reason: &str| findings.failed.get(reason).copied().unwrap_or_default();
     println!(
         "requests: completed={}, failed by deadline={}, failed by the daemon's silence={}",
-        verdict.completed,
+        findings.completed,
         failed("DeadlineExceeded"),
         failed("DaemonNotResponding")
     );
-    let updated = verdict.updated.iter().map(|(end, count)| format!("{end} {count}"));
+    let updated = findings.updated.iter().map(|(end, count)| format!("{end} {count}"));
     println!("image updates: {}", updated.collect::<Vec<_>>().join(", "));
     for (kind, breaches) in
-        [("lost", &verdict.lost), ("doubled", &verdict.doubled), ("stuck", &verdict.stuck)]
+        [("lost", &findings.lost), ("doubled", &findings.doubled), ("stuck", &findings.stuck)]
     {
         for (breach, n) in breaches.iter().zip(1..) {
             println!("\n=== {kind}: {}", text(breach));
@@ -70,10 +70,10 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
             }
         }
     }
-    if verdict.shows_nothing() {
+    if findings.shows_nothing() {
         println!("no request completed, or no image update succeeded, so nothing was shown");
     }
-    if !verdict.is_good() {
+    if !findings.is_good() {
         println!("\nlogs of controllers and daemons, lines of the containers: {}", keeper.folder.display());
     }
 }
@@ -81,7 +81,7 @@ pub(crate) async fn tell(ns: &Ns, facts: &Facts, verdict: &Verdict, seen: &RefCe
 fn text(breach: &Breach) -> String {
     let request = breach.request.iter().map(|name| format!("request {name}: "));
     let pod = breach.pod.iter().map(|name| format!("Pod {name}: "));
-    request.chain(pod).chain([breach.what.clone()]).collect()
+    request.chain(pod).chain([breach.text.clone()]).collect()
 }
 
 async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>) {
@@ -109,15 +109,15 @@ async fn evidence(ns: &Ns, facts: &Facts, breach: &Breach, seen: &RefCell<Seen>)
     println!("--- what the containers of Pod {name} on {} wrote down", pod.node);
     println!("{}", lines(pod).join("\n"));
     println!("--- kills");
-    let kills = facts.kills.iter().map(|kill| format!("{} {}", time(kill.at), kill.victim));
+    let kills = facts.kills.iter().map(|kill| format!("{} {}", seconds(kill.time), kill.victim));
     println!("{}", kills.collect::<Vec<_>>().join("; "));
 }
 
 /// What the containers of a Pod wrote down.
 fn lines(pod: &Pod) -> Vec<String> {
     let line = |entry: &Entry| {
-        let Entry { event, container, id, version, at } = entry;
-        format!("{} {event:?} {container} {} of {version}", time(*at), head(id))
+        let Entry { event, container, id, version, time } = entry;
+        format!("{} {event:?} {container} {} of {version}", seconds(*time), head(id))
     };
     pod.trace.iter().map(line).collect()
 }
@@ -125,7 +125,7 @@ fn lines(pod: &Pod) -> Vec<String> {
 /// Every version of a request, and of its orders with their answers.
 fn history<K: Kind>(seen: &Seen, name: &str, versions: &[Version<K>]) -> Vec<String> {
     let mut lines: Vec<(Uptime, String)> =
-        versions.iter().map(|version| (version.at, version.object.says())).collect();
+        versions.iter().map(|version| (version.time, version.object.summary())).collect();
     let uid = versions.first().and_then(|version| uid(&version.object).ok()).unwrap_or_default();
     let mut last = BTreeMap::new();
     for version in &seen.books {
@@ -135,18 +135,18 @@ fn history<K: Kind>(seen: &Seen, name: &str, versions: &[Version<K>]) -> Vec<Str
         let now: Vec<String> = orders
             .map(|order| {
                 let answer = answers.clone().find(|answer| answer.order_id == order.id);
-                let said = answer.map(|a| format!("{:?} {:?} {}", a.state, a.reason, a.message));
-                format!("{} of {}: {said:?}", order.id, head(&order.container.id))
+                let answer = answer.map(|a| format!("{:?} {:?} {}", a.state, a.reason, a.message));
+                format!("{} of {}: {answer:?}", order.id, head(&order.container.id))
             })
             .collect();
         let before: Option<Vec<String>> = last.insert(node.clone(), now.clone());
         if before.unwrap_or_default() != now {
-            lines.push((version.at, format!("book {node}: {now:?}")));
+            lines.push((version.time, format!("book {node}: {now:?}")));
         }
     }
-    lines.sort_by_key(|(at, _)| *at);
+    lines.sort_by_key(|(time, _)| *time);
     let mut text = vec![format!("--- history of request {name}")];
-    text.extend(lines.into_iter().map(|(at, line)| format!("{} {line}", time(at))));
+    text.extend(lines.into_iter().map(|(time, line)| format!("{} {line}", seconds(time))));
     if let Some(version) = versions.last() {
         text.push("--- its last version".to_owned());
         text.push(serde_json::to_string(&version.object).unwrap_or_default());
@@ -186,14 +186,14 @@ fn short(request: &Request) -> String {
 }
 
 fn short_update(update: &Update) -> String {
-    let Update { wanted, worth, before, replaced, end, seen: (first, last), .. } = update;
+    let Update { wanted, images, before, replaced, end, seen: (first, last), .. } = update;
     let heads = |ids: &BTreeMap<String, String>| {
         let heads = ids.iter().map(|(name, id)| format!("{name} {}", head(id)));
         heads.collect::<Vec<_>>().join(", ")
     };
     let end = end.as_ref().map_or("open".to_owned(), |end| format!("{} {}", end.phase.name(), end.reason));
-    let (first, last, before, replaced) = (time(*first), time(*last), heads(before), heads(replaced));
-    format!("{first} to {last} {end}: {worth:?} {wanted:?}; replaced {replaced}; before it {before}")
+    let (first, last, before, replaced) = (seconds(*first), seconds(*last), heads(before), heads(replaced));
+    format!("{first} to {last} {end}: {images:?} {wanted:?}; replaced {replaced}; before it {before}")
 }
 
 fn head(id: &str) -> &str {
@@ -201,6 +201,6 @@ fn head(id: &str) -> &str {
 }
 
 /// In seconds.
-fn time(at: Uptime) -> String {
-    format!("{}.{:02}", at / 100, at % 100)
+fn seconds(time: Uptime) -> String {
+    format!("{}.{:02}", time / 100, time % 100)
 }

@@ -38,7 +38,7 @@ pub(crate) async fn start() -> Result<Vec<Roll>> {
 }
 
 /// What is wrong with them once that was changed, each.
-pub(crate) async fn judge(rolls: &[Roll], changed: &[Changed]) -> Vec<Breach> {
+pub(crate) async fn judge(rolls: &[Roll], changed: &[Changes]) -> Vec<Breach> {
     let wrong = rolls.iter().zip(changed).map(|(roll, changed)| roll.judge(changed, BOUND));
     join_all(wrong).await.into_iter().flatten().collect()
 }
@@ -52,12 +52,12 @@ pub(crate) struct Roll {
 
 /// What was changed: how often, and to which image at last.
 #[derive(Debug, Default)]
-pub(crate) struct Changed {
+pub(crate) struct Changes {
     times: usize,
     last: Option<(&'static str, i64)>,
 }
 
-impl Changed {
+impl Changes {
     pub(crate) fn times(&self) -> usize {
         self.times
     }
@@ -93,8 +93,8 @@ impl Roll {
     }
 
     /// Changes the image now and then until the time is over, whether the last change is carried out or not.
-    pub(crate) async fn change(&self, seed: u64, start: Instant, length: Duration) -> Changed {
-        let (mut rng, mut changed, mut at) = (Rng::new(seed), Changed::default(), Duration::ZERO);
+    pub(crate) async fn change(&self, seed: u64, start: Instant, length: Duration) -> Changes {
+        let (mut rng, mut changed, mut at) = (Rng::new(seed), Changes::default(), Duration::ZERO);
         loop {
             at += Duration::from_millis(6_000 + rng.below(12_000));
             if at >= length {
@@ -106,7 +106,7 @@ impl Roll {
             // Who asks again after an answer that was lost changes nothing.
             while start.elapsed() < length {
                 if let Ok(Ok(generation)) = timeout(ANSWER, self.try_to_change(tag)).await {
-                    changed = Changed { times: changed.times + 1, last: Some((tag, generation)) };
+                    changed = Changes { times: changed.times + 1, last: Some((tag, generation)) };
                     break;
                 }
                 sleep(PERIOD).await;
@@ -125,7 +125,7 @@ impl Roll {
     }
 
     /// What is wrong once that was changed and the kills are over; nothing is waited for any more after the bound.
-    async fn judge(&self, changed: &Changed, bound: Duration) -> Vec<Breach> {
+    async fn judge(&self, changed: &Changes, bound: Duration) -> Vec<Breach> {
         let start = Instant::now();
         loop {
             let wrong = match timeout(ANSWER, self.wrong(changed)).await {
@@ -134,15 +134,15 @@ impl Roll {
                 Err(_) => "the cluster does not answer".to_owned(),
             };
             if start.elapsed() >= bound {
-                let what = format!("{} web after {} changes: {wrong}", self.kind, changed.times);
-                return vec![Breach { pod: None, request: None, what }];
+                let text = format!("{} web after {} changes: {wrong}", self.kind, changed.times);
+                return vec![Breach { pod: None, request: None, text }];
             }
             sleep(PERIOD).await;
         }
     }
 
     /// Fails with what is not as it has to be in the end.
-    async fn wrong(&self, changed: &Changed) -> Result<()> {
+    async fn wrong(&self, changed: &Changes) -> Result<()> {
         let (tag, generation) = changed.last.context("it was never changed")?;
         self.try_failed_ones_again().await?;
         let status = get(&self.ns).await?.status.unwrap_or_default();

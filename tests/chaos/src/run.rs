@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::logs::Keeper;
 use crate::plan::{Plan, counts};
-use crate::rolls::{self, Changed};
+use crate::rolls::{self, Changes};
 use crate::stream::Stream;
 use crate::watch::Seen;
 use crate::{calm, judge, kills, report, setup, watch};
@@ -56,19 +56,19 @@ pub(crate) async fn run(minutes: u64, seed: u64) -> Result<bool> {
         requests.and(updates).and(killed)?;
         say(format!("calm after {} kills that hit", shown.borrow().kills.len()));
         let facts = calm::settle(&ns, &plan, &pods, &shown).await?;
-        let mut verdict = judge::judge(&facts);
-        verdict.rolls = changed.iter().map(Changed::times).sum();
-        verdict.stuck.extend(rolls::judge(&rolls, &changed).await);
-        Ok::<_, anyhow::Error>((facts, verdict))
+        let mut findings = judge::judge(&facts);
+        findings.rolls = changed.iter().map(Changes::times).sum();
+        findings.stuck.extend(rolls::judge(&rolls, &changed).await);
+        Ok::<_, anyhow::Error>((facts, findings))
     };
-    let (facts, verdict) = match select(Box::pin(flow), Box::pin(watched)).await {
+    let (facts, findings) = match select(Box::pin(flow), Box::pin(watched)).await {
         Either::Left((facts, _)) => facts?,
         Either::Right(_) => anyhow::bail!("the watches ended"),
     };
 
-    report::tell(&ns, &facts, &verdict, &shown, &keeper).await;
-    println!("{}", verdict.line());
-    Ok(verdict.is_good())
+    report::show(&ns, &facts, &findings, &shown, &keeper).await;
+    println!("{}", findings.line());
+    Ok(findings.is_good())
 }
 
 fn outline(plan: &Plan) -> String {

@@ -39,20 +39,20 @@ pub(crate) struct Stream<'a> {
 
 impl Stream<'_> {
     pub(crate) async fn requests(&self) -> Result<()> {
-        let new = |r: &RequestPlan| (r.at, ContainerRecreateRequest::new(&r.name, r.spec.clone()));
+        let new = |r: &RequestPlan| (r.offset, ContainerRecreateRequest::new(&r.name, r.spec.clone()));
         self.send(REQUESTS, self.plan.requests.iter().map(new).collect()).await
     }
 
     pub(crate) async fn updates(&self) -> Result<()> {
-        let new = |u: &UpdatePlan| (u.at, PodImageUpdate::new(&u.name, u.spec.clone()));
+        let new = |u: &UpdatePlan| (u.offset, PodImageUpdate::new(&u.name, u.spec.clone()));
         self.send(UPDATES, self.plan.updates.iter().map(new).collect()).await
     }
 
     /// At most so many of one Pod are open at a time.
     async fn send<K: Kind>(&self, most: usize, planned: Vec<(Duration, K)>) -> Result<()> {
         let to = async |pod: &PodPlan| -> Result<()> {
-            for (at, object) in planned.iter().filter(|(_, object)| object.pod() == pod.name) {
-                sleep_until(self.start + *at).await;
+            for (offset, object) in planned.iter().filter(|(_, object)| object.pod() == pod.name) {
+                sleep_until(self.start + *offset).await;
                 while self.open::<K>(&pod.name) >= most && self.start.elapsed() < self.length {
                     sleep(PERIOD).await;
                 }
@@ -67,14 +67,14 @@ impl Stream<'_> {
     }
 
     fn open<K: Kind>(&self, pod: &str) -> usize {
-        K::seen(&mut self.seen.borrow_mut()).open().filter(|open| open.pod() == pod).count()
+        K::objects(&mut self.seen.borrow_mut()).open().filter(|open| open.pod() == pod).count()
     }
 
     /// Makes an object, however often it takes. One whose answer was lost is found by its name.
     async fn make<K: Kind>(&self, object: &K) -> Result<()> {
         let name = object.name_any();
-        let made = |made| K::seen(&mut self.seen.borrow_mut()).take(made);
-        let mut told = String::new();
+        let made = |made| K::objects(&mut self.seen.borrow_mut()).take(made);
+        let mut refusal = String::new();
         loop {
             match timeout(ANSWER, self.try_to_make(object)).await {
                 Ok(Ok(object)) => {
@@ -90,9 +90,9 @@ impl Stream<'_> {
                 }
                 // A refusal can be right for a moment; it is told, and asked again as people do.
                 Ok(Err(kube::Error::Api(status))) if [400, 422].contains(&status.code) => {
-                    if told != status.message {
+                    if refusal != status.message {
                         say(format!("{name} is refused: {}", status.message));
-                        told = status.message;
+                        refusal = status.message;
                     }
                 }
                 Ok(Err(_)) | Err(_) => {}

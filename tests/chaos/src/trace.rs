@@ -22,7 +22,7 @@ pub(crate) struct Entry {
     pub(crate) id: String,
     /// Of its image.
     pub(crate) version: String,
-    pub(crate) at: Uptime,
+    pub(crate) time: Uptime,
 }
 
 /// What happened to an instance.
@@ -50,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>> {
 
 fn entry(line: &str) -> Result<Entry> {
     let words: Vec<&str> = line.split(' ').collect();
-    let [word, container, id, version, at] = words.as_slice() else { bail!("five words are expected") };
+    let [word, container, id, version, time] = words.as_slice() else { bail!("five words are expected") };
     let event = WORDS.iter().find(|(known, _)| known == word);
     let (_, event) = event.with_context(|| format!("{word} is no event"))?;
     if id.len() != 64 || !id.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -61,7 +61,7 @@ fn entry(line: &str) -> Result<Entry> {
         container: (*container).to_owned(),
         id: (*id).to_owned(),
         version: (*version).to_owned(),
-        at: uptime(at).with_context(|| format!("{at:?} is no uptime"))?,
+        time: uptime(time).with_context(|| format!("{time:?} is no uptime"))?,
     })
 }
 
@@ -127,13 +127,13 @@ mod tests {
     fn lines_are_read() {
         let id = "0123456789abcdef".repeat(4);
         let text = format!("started app {id} 1 12.34\nhook-began app {id} big 100.05\nasked app {id} 1");
-        let at = |event, version: &str, at| {
+        let entry = |event, version: &str, time| {
             let version = version.to_owned();
-            Entry { event, container: "app".to_owned(), id: id.clone(), version, at }
+            Entry { event, container: "app".to_owned(), id: id.clone(), version, time }
         };
         assert_eq!(
             parse(&text).unwrap(),
-            [at(Event::Started, "1", 1234), at(Event::HookBegan, "big", 10005)]
+            [entry(Event::Started, "1", 1234), entry(Event::HookBegan, "big", 10005)]
         );
     }
 

@@ -46,13 +46,13 @@ pub(crate) struct Objects<K> {
 /// An object, and when it was seen so.
 #[derive(Clone, Debug)]
 pub(crate) struct Version<K> {
-    pub(crate) at: Uptime,
+    pub(crate) time: Uptime,
     pub(crate) object: K,
 }
 
 impl<K> Version<K> {
     fn now(object: K) -> Self {
-        Self { at: now().unwrap_or_default(), object }
+        Self { time: now().unwrap_or_default(), object }
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn objects<K: Kind>(ns: &Ns, seen: &RefCell<Seen>) {
     let mut names = BTreeSet::new();
     watch(K::api(ns), |event| {
         let mut seen = seen.borrow_mut();
-        let objects = K::seen(&mut seen);
+        let objects = K::objects(&mut seen);
         match event {
             Event::Apply(object) => objects.shown(object),
             Event::Delete(object) => {

@@ -139,9 +139,9 @@ impl Cluster {
             .env("PATH", path)
             .stdin(Stdio::null())
             .output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         printed(&[script], output)?;
-        ensure!(!said.contains("kustomization") && !said.contains("deprecated"), "{script}: {said}");
+        ensure!(!stderr.contains("kustomization") && !stderr.contains("deprecated"), "{script}: {stderr}");
         Ok(())
     }
 
@@ -160,9 +160,9 @@ impl Cluster {
 
     /// Applies the objects of `-k FOLDER`, or of `input` with `-f -`, as a server dry run. Returns a line for each
     /// object.
-    pub fn accepts(&self, which: [&str; 2], input: &str) -> Result<String> {
+    pub fn accepts(&self, source: [&str; 2], input: &str) -> Result<String> {
         let how = ["apply", "--server-side", "--force-conflicts", "--dry-run=server"];
-        self.kubectl_with(&[&how[..], &which].concat(), input)
+        self.kubectl_with(&[&how[..], &source].concat(), input)
     }
 
     /// Removes pitstop as a user would, with the definitions and all objects of its kinds.

@@ -75,7 +75,7 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
     let ns = Ns::open(cluster).await?;
     let test = async {
         test(&ns).await?;
-        plain(&ns).await
+        assert_no_debug_output(&ns).await
     };
     let outcome = AssertUnwindSafe(test).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {
@@ -95,7 +95,7 @@ async fn run(test: impl AsyncFnOnce(&Ns) -> Result<()>, alone: bool) -> Result<(
 const DEBUG: [&str; 6] = ["Status {", "Some(", "Error {", "ApiError", "HyperError", "ServiceError"];
 
 /// API paths of a namespace where a user reads pitstop's messages.
-const SAID: [&str; 5] = [
+const MESSAGE_PATHS: [&str; 5] = [
     "/api/v1/namespaces/{}/events",
     "/apis/apps.kruise.io/v1beta1/namespaces/{}/containerrecreaterequests",
     "/apis/pitstop.dev/v1alpha1/namespaces/{}/podresizes",
@@ -104,8 +104,8 @@ const SAID: [&str; 5] = [
 ];
 
 /// Fails when an event or a status shows debug output to a user.
-async fn plain(ns: &Ns) -> Result<()> {
-    for path in SAID {
+async fn assert_no_debug_output(ns: &Ns) -> Result<()> {
+    for path in MESSAGE_PATHS {
         let request = http::Request::get(path.replace("{}", &ns.name)).body(Vec::new())?;
         let text = ns.cluster.client.request_text(request).await?;
         let debug = text.split(',').find(|part| DEBUG.iter().any(|debug| part.contains(debug)));

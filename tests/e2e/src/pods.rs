@@ -98,7 +98,7 @@ pub fn container<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container> {
 
 /// Fails unless the container was restarted exactly once, in the same Pod.
 pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Result<()> {
-    assert_same_place(before, after)?;
+    assert_same_identity(before, after)?;
     let (old, new) = (id(before, container)?, id(after, container)?);
     ensure!(old != new, "{container} has not been restarted");
     let count = restarts(after, container)? - restarts(before, container)?;
@@ -106,17 +106,18 @@ pub fn assert_restarted_once(before: &Pod, after: &Pod, container: &str) -> Resu
     // Once a minute, the kubelet removes all instances that do not run except the last. An instance that is created but
     // not yet started counts as the last (`evictableContainers` in pkg/kubelet/kuberuntime/kuberuntime_gc.go). Then the
     // status has no last end.
-    let told = status(after, container)?.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let last_end = status(after, container)?.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     ensure!(
-        told.is_none_or(|end| end.container_id.as_ref() == Some(&old)),
+        last_end.is_none_or(|end| end.container_id.as_ref() == Some(&old)),
         "{container} was {old}, and then another one was stopped"
     );
     Ok(())
 }
 
 /// Fails unless the Pod has the same UID, IP and node.
-pub fn assert_same_place(before: &Pod, after: &Pod) -> Result<()> {
-    ensure!(place(before) == place(after), "UID, IP and node: {:?}, then {:?}", place(before), place(after));
+pub fn assert_same_identity(before: &Pod, after: &Pod) -> Result<()> {
+    let (before, after) = (identity(before), identity(after));
+    ensure!(before == after, "UID, IP and node: {before:?}, then {after:?}");
     Ok(())
 }
 
@@ -134,7 +135,7 @@ pub fn restarts(pod: &Pod, container: &str) -> Result<i32> {
 }
 
 /// UID, IP and node, which a restart in place must not change.
-fn place(pod: &Pod) -> [Option<&str>; 3] {
+fn identity(pod: &Pod) -> [Option<&str>; 3] {
     [
         pod.metadata.uid.as_deref(),
         pod.status.as_ref().and_then(|s| s.pod_ip.as_deref()),

@@ -48,7 +48,7 @@ fn status(resize: &PodResize) -> PodResizeStatus {
 }
 
 /// Phase and reason.
-pub fn told(status: &PodResizeStatus) -> (Option<Phase>, String) {
+pub fn phase_and_reason(status: &PodResizeStatus) -> (Option<Phase>, String) {
     let complete = condition::find(&status.conditions, conditions::COMPLETE);
     (status.phase, complete.map_or_else(String::new, |c| c.reason.clone()))
 }
@@ -57,8 +57,8 @@ pub fn told(status: &PodResizeStatus) -> (Option<Phase>, String) {
 pub async fn waits(ns: &Ns, name: &str, reason: &str) -> Result<PodResizeStatus> {
     until(&format!("{name} to wait with {reason}"), SHORT, async || {
         let status = status(&api(ns).get(name).await?);
-        ensure!(status.completion_time.is_none(), "{:?}: {}", told(&status), status.message);
-        Ok((told(&status).1 == reason).then_some(status))
+        ensure!(status.completion_time.is_none(), "{:?}: {}", phase_and_reason(&status), status.message);
+        Ok((phase_and_reason(&status).1 == reason).then_some(status))
     })
     .await
 }
@@ -75,7 +75,7 @@ pub async fn over(ns: &Ns, name: &str) -> Result<PodResizeStatus> {
 /// Status of the request, which must end with that phase and reason.
 pub async fn ends(ns: &Ns, name: &str, phase: Phase, reason: &str) -> Result<PodResizeStatus> {
     let status = over(ns, name).await?;
-    let found = told(&status);
+    let found = phase_and_reason(&status);
     ensure!(found == (Some(phase), reason.to_owned()), "{found:?}: {}", status.message);
     Ok(status)
 }

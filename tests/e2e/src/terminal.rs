@@ -26,7 +26,7 @@ pub fn program() -> Result<PathBuf> {
 
 /// Output and exit code of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct CliOutput {
     /// Exit code; 128 plus the signal's number if a signal killed the command.
     pub code: i32,
     /// Standard output.
@@ -40,15 +40,15 @@ fn code(status: ExitStatus) -> i32 {
 }
 
 /// Runs a command of the program in the test's namespace.
-pub fn run(ns: &Ns, args: &[&str]) -> Result<Said> {
+pub fn run(ns: &Ns, args: &[&str]) -> Result<CliOutput> {
     let output = Command::new(program()?).args(["--namespace", &ns.name]).args(args).output()?;
     let Output { status, stdout, stderr } = output;
-    Ok(Said { code: code(status), out: String::from_utf8(stdout)?, err: String::from_utf8(stderr)? })
+    Ok(CliOutput { code: code(status), out: String::from_utf8(stdout)?, err: String::from_utf8(stderr)? })
 }
 
 /// Runs a command that must succeed; returns its standard output.
 pub fn good(ns: &Ns, args: &[&str]) -> Result<String> {
-    let Said { code, out, err } = run(ns, args)?;
+    let CliOutput { code, out, err } = run(ns, args)?;
     ensure!(code == 0, "kubectl pitstop {} ended with code {code}: {out}{err}", args.join(" "));
     Ok(out)
 }

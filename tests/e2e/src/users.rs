@@ -29,7 +29,7 @@ impl User<'_> {
     /// Waits until the refusal contains all these words: rights take effect a moment after they are given.
     async fn is_refused(&self, object: &Value, words: &[&str]) -> Result<()> {
         until(&format!("{} to be refused with {words:?}", self.1), SHORT, async || match self.tries(object) {
-            Ok(said) => bail!("allowed: {said}"),
+            Ok(output) => bail!("allowed: {output}"),
             Err(error) if words.iter().all(|word| format!("{error:#}").contains(word)) => Ok(Some(())),
             Err(error) => Err(error),
         })
@@ -73,7 +73,7 @@ pub async fn are_asked_what_they_could_do_by_hand(ns: &Ns) -> Result<()> {
     };
     patch(&json!({"metadata": {"labels": {"a": "b"}}}))?;
     match patch(&json!({"spec": {"ttlSecondsAfterFinished": 600}})) {
-        Ok(said) => bail!("an editor changes a request: {said}"),
+        Ok(output) => bail!("an editor changes a request: {output}"),
         Err(error) => ensure!(format!("{error:#}").contains("patch pods/resize"), "{error:#}"),
     }
 

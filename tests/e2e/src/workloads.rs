@@ -101,8 +101,8 @@ pub async fn ready(ns: &Ns, count: usize) -> Result<BTreeMap<String, Pod>> {
 
 /// Fails unless `kubectl rollout status` reports that the workload is complete.
 pub fn is_rolled_out(ns: &Ns, resource: &str) -> Result<()> {
-    let said = ns.kubectl(&["rollout", "status", resource, "--timeout=30s"])?;
-    ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+    let output = ns.kubectl(&["rollout", "status", resource, "--timeout=30s"])?;
+    ensure!(output.contains("successfully rolled out") || output.contains("roll out complete"), "{output}");
     Ok(())
 }
 
@@ -156,12 +156,12 @@ pub async fn restarted(ns: &Ns, value: &str) -> Result<InPlaceRollout> {
 }
 
 /// Waits until the condition `Complete` has that reason.
-pub async fn says(ns: &Ns, reason: &str) -> Result<InPlaceRollout> {
-    until(&format!("the rollout to say {reason}"), LONG, async || {
+pub async fn until_reason(ns: &Ns, reason: &str) -> Result<InPlaceRollout> {
+    until(&format!("the rollout's reason {reason}"), LONG, async || {
         let rollout = get(ns).await?;
         let conditions = rollout.status.clone().unwrap_or_default().conditions;
-        let said = condition::find(&conditions, condition::COMPLETE).cloned();
-        ensure!(said.as_ref().is_some_and(|said| said.reason == reason), "{said:?}");
+        let complete = condition::find(&conditions, condition::COMPLETE).cloned();
+        ensure!(complete.as_ref().is_some_and(|complete| complete.reason == reason), "{complete:?}");
         Ok(Some(rollout))
     })
     .await

@@ -12,8 +12,8 @@ pub fn annotations(input: &[u8]) {
     let Some([grace, handler, ports]) = texts(input) else { return };
     let id = ContainerId::parse(&"a".repeat(64)).unwrap();
     let pairs = |pairs: &[(&str, &str)]| {
-        let said = pairs.iter().filter(|(_, value)| !value.is_empty());
-        said.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+        let present = pairs.iter().filter(|(_, value)| !value.is_empty());
+        present.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
     let status = v1::ContainerStatus {
         id: id.to_string(),
@@ -31,7 +31,7 @@ pub fn annotations(input: &[u8]) {
         ]),
         ..v1::ContainerStatus::default()
     };
-    let facts = runtime::told(&id, Ok(status)).unwrap().expect("the one that was asked about");
+    let facts = runtime::facts_from(&id, Ok(status)).unwrap().expect("the one that was asked about");
     let order = Order {
         id: "r/app/1".to_owned(),
         pod: OrderPod { namespace: "shop".to_owned(), name: "web".to_owned(), uid: "u".to_owned() },

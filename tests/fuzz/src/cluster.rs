@@ -234,8 +234,8 @@ impl Cluster {
         // The request may be deleted already.
         let Some(request) = request else { return };
         let target = request.status.target.as_ref().expect("an order of a request without a target");
-        let meant = target.containers.iter().find(|container| container.name == order.container.name);
-        let attempt = meant.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0) + 1);
+        let found = target.containers.iter().find(|container| container.name == order.container.name);
+        let attempt = found.map_or(0, |container| u32::try_from(container.restart_count).unwrap_or(0) + 1);
         let id = OrderId { owner: &request.uid, container: &order.container.name, attempt };
         assert_eq!(order.id, id.to_string());
         assert_eq!((node, &order.pod.uid), (target.node_name.as_str(), &target.pod_uid));

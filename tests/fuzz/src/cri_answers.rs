@@ -53,9 +53,9 @@ fn container_status(answer: &[u8]) {
     }
     let asked = asked();
     let is_it = status.id == id();
-    let told = runtime::told(&asked, Ok(status.clone())).expect("an answer is no failure");
-    assert_eq!(told.is_some(), is_it, "another container than the one that was asked about");
-    let Some(facts) = told else { return };
+    let facts = runtime::facts_from(&asked, Ok(status.clone())).expect("an answer is no failure");
+    assert_eq!(facts.is_some(), is_it, "another container than the one that was asked about");
+    let Some(facts) = facts else { return };
     let order = |namespace: &str, pod: &str, uid: &str, container: &str| Order {
         id: "r/app/1".to_owned(),
         pod: OrderPod { namespace: namespace.to_owned(), name: pod.to_owned(), uid: uid.to_owned() },
@@ -70,16 +70,16 @@ fn container_status(answer: &[u8]) {
 /// Asserts that no runtime's answer leads to a cgroup above the root or of another Pod.
 fn container_info(info: &str) {
     let uid = "fb96bcdf-dd4d-408f-ac38-5b135ed1b49f";
-    let place = |path: &str| cgroup::place(path, &asked(), uid);
+    let paths = |path: &str| cgroup::resolve(path, &asked(), uid);
     // Try the text as a path, too: a fuzzer seldom writes JSON.
-    for place in cgroup::path_in(info).and_then(|path| place(&path)).into_iter().chain(place(info)) {
-        let (above, own) = place.container.rsplit_once('/').expect("a cgroup in the Pod's");
-        assert!(above == place.pod && own.contains(&id()), "{place:?}");
-        let pod = place.pod.rsplit('/').next().unwrap_or_default().replace('_', "-");
-        assert!(pod.contains(uid), "{place:?}");
+    for paths in cgroup::path_in(info).and_then(|path| paths(&path)).into_iter().chain(paths(info)) {
+        let (above, own) = paths.container.rsplit_once('/').expect("a cgroup in the Pod's");
+        assert!(above == paths.pod && own.contains(&id()), "{paths:?}");
+        let pod = paths.pod.rsplit('/').next().unwrap_or_default().replace('_', "-");
+        assert!(pod.contains(uid), "{paths:?}");
         assert!(
-            Path::new(&place.container).components().all(|c| matches!(c, Component::Normal(_))),
-            "{place:?}"
+            Path::new(&paths.container).components().all(|c| matches!(c, Component::Normal(_))),
+            "{paths:?}"
         );
     }
 }
@@ -129,9 +129,9 @@ fn exec_sync(answer: &[u8]) {
     let code = response.exit_code;
     match hook::judge(Ok(response)).expect("it ended") {
         Ok(()) => assert_eq!(code, 0),
-        Err(hook::Failure { told, detail }) => {
-            assert_eq!(told, format!("the preStop command ended with exit code {code}"), "and nothing else");
-            assert!(told.chars().count() <= MAX_MESSAGE);
+        Err(hook::Failure { message, detail }) => {
+            assert_eq!(message, format!("the preStop command ended with exit code {code}"), "nothing else");
+            assert!(message.chars().count() <= MAX_MESSAGE);
             assert!(detail.chars().count() <= 256 && !detail.chars().any(char::is_control), "{detail:?}");
         }
     }
@@ -139,7 +139,7 @@ fn exec_sync(answer: &[u8]) {
 
 fn version(answer: &[u8]) {
     let Some(version) = decode::<v1::VersionResponse>(answer) else { return };
-    let named = search::named(&version);
+    let named = search::runtime_info(&version);
     let refused = refusals("NodeWork", &json!({"spec": {}, "status": {"runtime": named}}));
     assert!(refused.is_empty(), "{refused:?}");
 }

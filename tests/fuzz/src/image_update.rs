@@ -10,9 +10,9 @@ use pitstop_api::nodework::{
 use pitstop_controller_core::image::{ImageUpdate, Memory, Observed, Plan, plan};
 use pitstop_controller_core::key::ObjectKey;
 use pitstop_controller_core::kind::{Kind as _, Owner};
-use pitstop_controller_core::look::{Found, Look};
 use pitstop_controller_core::nodework::OrderView;
 use pitstop_controller_core::pod::{Container, ContainerState, ContainerStatus, Made, Pod};
+use pitstop_controller_core::pod_check::{Found, PodCheck};
 use pitstop_controller_core::{Config, Deed, Done, Mono};
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ struct World {
     pullers: u32,
     orders: Vec<Order>,
     answers: Vec<Answer>,
-    look: Look,
+    pod_check: PodCheck,
     memory: Memory,
     guarded: bool,
     /// Result of the controller's deeds.
@@ -119,7 +119,7 @@ impl World {
             pullers: 0,
             orders: Vec::new(),
             answers: Vec::new(),
-            look: Look::default(),
+            pod_check: PodCheck::default(),
             memory: Memory::new(Mono(1_000_000)),
             guarded: true,
             done: Done::Effected,
@@ -144,7 +144,7 @@ impl World {
             writing: &[],
             written_now: false,
             deed: None,
-            look: &self.look,
+            pod_check: &self.pod_check,
             memory: &self.memory,
         };
         plan(DateTime::UNIX_EPOCH, &Config::default(), &observed)
@@ -164,8 +164,8 @@ impl World {
             changed |= self.memory != before;
         }
         if read.is_some() {
-            self.look.begin();
-            self.look.answered(self.now, if self.pod.is_some() { Found::There } else { Found::Gone });
+            self.pod_check.begin();
+            self.pod_check.answered(self.now, if self.pod.is_some() { Found::There } else { Found::Gone });
         }
         for change in images {
             self.memory.images_written(None);
@@ -176,11 +176,11 @@ impl World {
         if let Some(write) = status {
             self.update.status = write.status;
         }
-        if changed { Some(self.now) } else { wake_at.or_else(|| self.again()) }
+        if changed { Some(self.now) } else { wake_at.or_else(|| self.retry_at()) }
     }
 
     /// Time when the engine retries a failed deed; `None` if there is none.
-    fn again(&self) -> Option<Mono> {
+    fn retry_at(&self) -> Option<Mono> {
         (!self.update.completed() && self.done != Done::Effected).then(|| Mono(self.now.0 + 60_000))
     }
 

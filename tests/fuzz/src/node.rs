@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed, Order, OrderPod, RuntimeInfo};
+use pitstop_api::nodework::{Answer, AnswerState, Cgroup, CgroupReading, Order, OrderPod, RuntimeInfo};
 use pitstop_daemon_core::cgroup::Version;
 use pitstop_daemon_core::resize::{Present, Seen, Setting, Write};
 use pitstop_daemon_core::{
     Action, Book, CallFailure, ContainerState, Daemon, EndedHooks, Event, Facts, Identity, Image, Look,
-    MIN_GRACE_SECONDS, Named, Outcome, PullFailure, Watch, hook,
+    MIN_GRACE_SECONDS, NamedContainer, Outcome, PullFailure, Watch, hook,
 };
 use serde_json::json;
 
@@ -169,7 +169,7 @@ impl Node {
                     .get(container_id.as_str())
                     .is_some_and(|c| c.state == ContainerState::Running);
                 let result = match end {
-                    End::Well if runs => Ok(Box::new(Observed::default())),
+                    End::Well if runs => Ok(Box::new(CgroupReading::default())),
                     // The cgroup is gone with its container.
                     End::Well => Err(CallFailure { retry: false, message: "x".repeat(9_000) }),
                     End::Fails | End::Refused => Err(failed),
@@ -352,10 +352,10 @@ impl Node {
 
     /// The runtime's answer. It has the image in every second minute.
     fn look(&self, id: &ContainerId) -> Box<Look> {
-        let named = self.runtime.get(id.as_str()).map(|facts| Named {
+        let named = self.runtime.get(id.as_str()).map(|facts| NamedContainer {
             facts: facts.clone(),
             references: vec![format!("{REPOSITORY}:v1")],
-            ..Named::default()
+            ..NamedContainer::default()
         });
         let has = (self.now / 60_000).is_multiple_of(2);
         let image = has.then(|| Image { id: "image".to_owned(), ..Image::default() });

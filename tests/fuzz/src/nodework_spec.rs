@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arbitrary::{Result, Unstructured};
 use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, Bounds, ImageAnswer, NodeWork, Order, OrderAction, OrderContainer,
-    OrderPod, Pull, PullPolicy, Pulled, Recreate, Resize, Verify,
+    OrderPod, Pull, PullPolicy, Pulled, Recreate, ResizeOrder, Verify,
 };
 use pitstop_daemon_core::{ContainerState, Facts, wire};
 
@@ -90,7 +90,7 @@ fn runtime(u: &mut Unstructured<'_>) -> Result<BTreeMap<String, Facts>> {
     Ok((1_u8..).map(id).zip(all).collect())
 }
 
-fn resize(u: &mut Unstructured<'_>) -> Result<Resize> {
+fn resize(u: &mut Unstructured<'_>) -> Result<ResizeOrder> {
     let amount = [Some(1), Some(500), Some(1 << 20), Some(i64::MAX), Some(0), Some(-1), None];
     let mut bounds = || -> Result<Option<Bounds>> {
         let (cpu_request, cpu_limit) = (u.choose(&amount)?.unwrap_or_default(), *u.choose(&amount)?);
@@ -101,7 +101,7 @@ fn resize(u: &mut Unstructured<'_>) -> Result<Resize> {
     let memory_margin = *u.choose(&[0, 0, 1 << 20, i64::MAX, -1])?;
     let reclaim_to = *u.choose(&[None, None, Some(0), Some(1 << 20), Some(i64::MAX), Some(-1)])?;
     let (hold, only_raise) = (u.arbitrary()?, u.arbitrary()?);
-    Ok(Resize { container, pod, hold, only_raise, memory_margin, reclaim_to, ..Resize::default() })
+    Ok(ResizeOrder { container, pod, hold, only_raise, memory_margin, reclaim_to, ..ResizeOrder::default() })
 }
 
 fn pull(u: &mut Unstructured<'_>) -> Result<Pull> {

@@ -4,7 +4,7 @@ use pitstop_api::id::split_reference;
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, validate};
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::pod::Pod;
-use pitstop_controller_core::recreate::{Request, Tense, resolve};
+use pitstop_controller_core::recreate::{Moment, Request, resolve};
 use pitstop_controller_core::wire::observe;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ pub fn recreate_request(input: &[u8]) {
 /// Asserts that a refusal names the field, and that an accepted request is within the bounds.
 fn judged(request: &Request, pod: &Pod) {
     let refused = match validate(&request.spec) {
-        Ok(()) => resolve(&request.spec, pod, Tense::Accepted),
+        Ok(()) => resolve(&request.spec, pod, Moment::Accepted),
         Err(invalid) => Err(invalid),
     };
     match refused {

@@ -13,7 +13,7 @@ const PREFIXES: [&str; 2] = ["pitstop_", "process_"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     /// The alert's name, or the panel's title.
-    pub of: String,
+    pub title: String,
     /// The expression.
     pub expr: String,
 }
@@ -54,8 +54,7 @@ pub fn dashboard() -> Result<Value> {
 
 /// The expressions of all alerts.
 pub fn queries_of_alerts() -> Result<Vec<Query>> {
-    let query =
-        |alert: &Value| Query { of: text(alert, "/alert").to_owned(), expr: text(alert, "/expr").to_owned() };
+    let query = |a: &Value| Query { title: text(a, "/alert").to_owned(), expr: text(a, "/expr").to_owned() };
     Ok(alerts()?.iter().map(query).collect())
 }
 
@@ -65,7 +64,7 @@ pub fn queries_of_panels() -> Result<Vec<Query>> {
     let of = |panel: &Value| {
         let targets = list(panel, "/targets").iter();
         let exprs = targets.map(|target| text(target, "/expr").to_owned());
-        exprs.map(|expr| Query { of: text(panel, "/title").to_owned(), expr }).collect::<Vec<_>>()
+        exprs.map(|expr| Query { title: text(panel, "/title").to_owned(), expr }).collect::<Vec<_>>()
     };
     Ok(list(&dashboard, "/panels").iter().flat_map(of).collect())
 }

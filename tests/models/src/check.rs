@@ -11,7 +11,7 @@ pub trait Story: Model {
     fn title(&self) -> String;
 
     /// Describes an action for people.
-    fn tell(&self, state: &Self::State, action: &Self::Action) -> String;
+    fn describe(&self, state: &Self::State, action: &Self::Action) -> String;
 
     /// Describes a state for people, at the end of a story.
     fn show(&self, state: &Self::State) -> String;
@@ -100,7 +100,7 @@ where
                 let mut story = String::new();
                 for (at, (state, action)) in path.iter().enumerate() {
                     match action {
-                        Some(action) => writeln!(story, "{:4}. {}", at + 1, model.tell(state, action)),
+                        Some(action) => writeln!(story, "{:4}. {}", at + 1, model.describe(state, action)),
                         None => writeln!(story, "then: {}", model.show(state)),
                     }
                     .unwrap();

@@ -55,9 +55,9 @@ impl Graph {
         names.extend(self.begin.lock().unwrap().iter());
         names.sort_unstable();
         names.dedup();
-        let place = |name: &u64| names.binary_search(name).unwrap();
+        let index = |name: &u64| names.binary_search(name).unwrap();
         let mut into = vec![0_u32; names.len()];
-        let edges: Vec<(usize, usize)> = edges.iter().map(|(from, to)| (place(from), place(to))).collect();
+        let edges: Vec<(usize, usize)> = edges.iter().map(|(from, to)| (index(from), index(to))).collect();
         let mut first = vec![0_usize; names.len() + 1];
         for (from, to) in &edges {
             into[*to] += 1;

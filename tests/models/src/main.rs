@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         }
         Model::Orders(args) => return explore_orders(&args, options),
     };
-    tell(&report)
+    print(&report)
 }
 
 fn explore_orders(args: &OrdersArgs, options: Options) -> ExitCode {
@@ -125,11 +125,11 @@ fn explore_orders(args: &OrdersArgs, options: Options) -> ExitCode {
     };
     let graph = Arc::new(Graph::default());
     let report = run(orders::Orders::new(bounds, Arc::clone(&graph)), options);
-    let told = tell(&report);
+    let code = print(&report);
     match graph.shape() {
         Shape::Ends(longest) => {
             println!("every path ends; the longest has {longest} steps");
-            told
+            code
         }
         Shape::Cycles(states) => {
             println!("VIOLATION: {states} states are on a cycle or behind one");
@@ -138,7 +138,7 @@ fn explore_orders(args: &OrdersArgs, options: Options) -> ExitCode {
     }
 }
 
-fn tell(report: &Report) -> ExitCode {
+fn print(report: &Report) -> ExitCode {
     for violation in &report.violations {
         println!("VIOLATION: {}\n{}", violation.property, violation.story);
     }

@@ -79,7 +79,7 @@ fn no_answer_to_what_adds_orders() {
 fn planted_faults_are_found() {
     let plain = || Bounds::new("plain");
     let lost = Faults { total: 3, lost: 3, ..NONE };
-    let unheard = || Bounds { coarse: true, deadline: Some(3), faults: lost, ..plain() };
+    let unanswered = || Bounds { coarse: true, deadline: Some(3), faults: lost, ..plain() };
     for (bug, bounds, promise) in [
         (Bug::ActsUnacknowledged, plain(), promise::ACKNOWLEDGED),
         (Bug::StatusOnce, plain(), promise::ENDS),
@@ -98,7 +98,7 @@ fn planted_faults_are_found() {
             Bounds { hook: true, faults: Faults { total: 1, daemon: 1, ..NONE }, ..plain() },
             promise::HOOK_ONCE,
         ),
-        (Bug::LostIsRefused, Bounds { book: true, ..unheard() }, promise::NOT_AFTER_END),
+        (Bug::LostIsRefused, Bounds { book: true, ..unanswered() }, promise::NOT_AFTER_END),
         (
             Bug::NoPrecondition,
             Bounds {
@@ -107,9 +107,9 @@ fn planted_faults_are_found() {
                 faults: Faults { total: 1, late: 1, ..NONE },
                 ..plain()
             },
-            promise::TOLD,
+            promise::REPORT,
         ),
-        (Bug::LostIsRefused, unheard(), promise::NOT_AFTER_END),
+        (Bug::LostIsRefused, unanswered(), promise::NOT_AFTER_END),
     ] {
         let report = explore(Bounds { bug: Some(bug), ..bounds });
         assert!(report.breaks(promise), "{bug:?}: {:?}", report.violations);

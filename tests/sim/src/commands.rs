@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use crate::oracle::Violation;
 use crate::shrink::shrink;
 use crate::world::plan::{Crash, Position, Schedule};
-use crate::world::{Ran, run};
+use crate::world::{Report, run};
 use crate::{draw, scenarios};
 
 /// Runs a schedule; a panic of production code is a violation as well.
-pub fn guarded(schedule: &Schedule, telling: bool) -> Ran {
-    catch_unwind(AssertUnwindSafe(|| run(schedule, telling))).unwrap_or_else(|panic| {
+pub fn guarded(schedule: &Schedule, verbose: bool) -> Report {
+    catch_unwind(AssertUnwindSafe(|| run(schedule, verbose))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-        Ran {
+        Report {
             violation: Some(Violation {
                 invariant: "panic",
                 what: text.unwrap_or_else(|| "a panic".to_owned()),
@@ -58,7 +58,7 @@ pub fn fresh(since_1970: Duration, count: u64) -> Range<u64> {
 }
 
 /// The command that runs these seeds again.
-pub fn again(seeds: &Range<u64>) -> String {
+pub fn command(seeds: &Range<u64>) -> String {
     format!("cargo xtask sim --seeds {}..{}", seeds.start, seeds.end)
 }
 
@@ -69,11 +69,11 @@ pub fn range(text: &str) -> Option<Range<u64>> {
 
 /// Runs the schedules of seeds in `jobs` threads; each schedule runs in one.
 pub fn seeds(range: Range<u64>, jobs: u64) -> Sum {
-    let part = |job: u64| -> Vec<(u64, Ran)> {
+    let part = |job: u64| -> Vec<(u64, Report)> {
         let mine = range.clone().filter(|seed| seed % jobs == job);
         mine.map(|seed| (seed, guarded(&draw::schedule(seed), false))).collect()
     };
-    let mut all: Vec<(u64, Ran)> = std::thread::scope(|scope| {
+    let mut all: Vec<(u64, Report)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || part(job))).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
     });
@@ -94,7 +94,7 @@ pub fn seeds(range: Range<u64>, jobs: u64) -> Sum {
 }
 
 /// Runs one schedule and records a readable story.
-pub fn trace(schedule: &Schedule) -> Ran {
+pub fn trace(schedule: &Schedule) -> Report {
     guarded(schedule, true)
 }
 
@@ -137,11 +137,11 @@ pub fn crash_points(jobs: usize) -> Crashes {
             work.extend(positions.iter().map(crash));
         }
     }
-    let part = |job: usize| -> Vec<(usize, Ran)> {
+    let part = |job: usize| -> Vec<(usize, Report)> {
         let mine = work.iter().enumerate().filter(|(at, _)| at % jobs == job);
         mine.map(|(at, schedule)| (at, guarded(schedule, false))).collect()
     };
-    let mut all: Vec<(usize, Ran)> = std::thread::scope(|scope| {
+    let mut all: Vec<(usize, Report)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || part(job))).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
     });
@@ -234,7 +234,7 @@ mod tests {
         let now = Duration::from_micros(1_795_000_000_123_456);
         let seeds = fresh(now, 3);
         assert_eq!(seeds, 1_795_000_000_123_456..1_795_000_000_123_459);
-        let again = again(&seeds);
+        let again = command(&seeds);
         assert_eq!(range(again.strip_prefix("cargo xtask sim --seeds ").unwrap()), Some(seeds.clone()));
         assert_ne!(fresh(now + Duration::from_micros(3), 3).start, seeds.start);
         assert_eq!(range("5"), None);

@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 fn fresh(count: u64, jobs: u64) -> bool {
     let seeds = commands::fresh(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default(), count);
     // Print this first, so that an interrupted run can be repeated.
-    println!("fresh seeds; again with: {}", commands::again(&seeds));
+    println!("fresh seeds; again with: {}", commands::command(&seeds));
     self::seeds(seeds, jobs)
 }
 
@@ -176,13 +176,13 @@ fn crash_points(jobs: usize) -> bool {
 }
 
 #[cfg(feature = "planted")]
-fn planted(name: &str, at_most: u64, told: bool) -> bool {
+fn planted(name: &str, at_most: u64, trace: bool) -> bool {
     pitstop_api::planted::set(name);
     // Regressions first: drawn schedules show some bugs once in many thousands.
     let drawn = (0..at_most).map(|seed| (seed.to_string(), draw::schedule(seed)));
     for (number, (what, schedule)) in (1..).zip(commands::kept().into_iter().chain(drawn)) {
         if let Some(violation) = commands::guarded(&schedule, false).violation {
-            if told {
+            if trace {
                 story(&what, &schedule);
             }
             println!("planted {name} found after {number} schedules: {}", violation.invariant);

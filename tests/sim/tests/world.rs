@@ -110,8 +110,8 @@ fn a_pod_that_its_kubelet_left_low_is_written_by_a_step_there_and_back() {
     assert_eq!(ran.violation, None, "{:#?}", ran.story);
     assert_eq!(ran.ends.get("resize: Resized"), Some(&1), "{:?}", ran.ends);
     let more = format!("memory_request: Some({})", (128 << 20) + 1);
-    let told = |words: &str| ran.story.iter().filter(|l| l.contains("PatchPod") && l.contains(words)).count();
-    assert_eq!((told(&more), told("Resources(")), (1, 3), "{:#?}", ran.story);
+    let hits = |words: &str| ran.story.iter().filter(|l| l.contains("PatchPod") && l.contains(words)).count();
+    assert_eq!((hits(&more), hits("Resources(")), (1, 3), "{:#?}", ran.story);
     assert!(!ran.story.iter().any(|line| line.contains("only_raise: true")), "{:#?}", ran.story);
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<ExitCode> {
     for scenario in scenarios {
         let measure = || {
             let bench = Cmd::new(bench).args(["scale", scenario]).args(flags);
-            Ok(cluster.told(bench).env("PITSTOP_CONTROLLER", controller).dir(root).status()?.success())
+            Ok(cluster.with_env(bench).env("PITSTOP_CONTROLLER", controller).dir(root).status()?.success())
         };
         let outcome = with_cluster(cluster, Kubernetes::default(), 1, &[], measure, |good| *good)?;
         outcome.down?;

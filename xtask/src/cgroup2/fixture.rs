@@ -89,18 +89,18 @@ fn settled_text(path: &str, text: &str) -> String {
 }
 
 /// Collects the differences of two records.
-fn differ(at: &str, recorded: &Value, found: &Value, differences: &mut Vec<String>) {
+fn differ(pointer: &str, recorded: &Value, found: &Value, differences: &mut Vec<String>) {
     if let (Value::Object(recorded), Value::Object(found)) = (recorded, found) {
         let gone = recorded.keys().filter(|key| !found.contains_key(*key));
-        differences.extend(gone.map(|key| format!("{at}/{key} is gone")));
+        differences.extend(gone.map(|key| format!("{pointer}/{key} is gone")));
         for (key, found) in found {
             match recorded.get(key) {
-                Some(recorded) => differ(&format!("{at}/{key}"), recorded, found, differences),
-                None => differences.push(format!("{at}/{key} is new")),
+                Some(recorded) => differ(&format!("{pointer}/{key}"), recorded, found, differences),
+                None => differences.push(format!("{pointer}/{key} is new")),
             }
         }
     } else if recorded != found {
-        differences.push(format!("{at} was {recorded} and is {found}"));
+        differences.push(format!("{pointer} was {recorded} and is {found}"));
     }
 }
 
@@ -128,9 +128,9 @@ mod tests {
         let a = record("1\n", "anon 5\nfile 6\n", 7);
         assert_eq!(differences(&a, &record("1\n", "anon 8\nfile 9\n", 10)), [""; 0]);
         let b = record("2\n", "anon 5\nfile 6\nnew 1\n", 7);
-        let told = differences(&a, &b);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert_eq!(told[0], "/states/a/files/p/cpu.weight was \"1\\n\" and is \"2\\n\"");
+        let found = differences(&a, &b);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], "/states/a/files/p/cpu.weight was \"1\\n\" and is \"2\\n\"");
         let mut c = a.clone();
         c["states"]["b"] = c["states"]["a"].take();
         assert_eq!(differences(&a, &c).len(), 2);
@@ -143,7 +143,7 @@ mod tests {
         let text = fs::read_to_string(path(&root)).unwrap();
         let recorded: Value = serde_json::from_str(&text).unwrap();
         compare(&root, &recorded).unwrap();
-        let told = format!("{:#}", compare(&root, &json!({ "kernel": "6.2", "states": {} })).unwrap_err());
-        assert!(told.contains("is gone") && told.contains("--record"), "{told}");
+        let error = format!("{:#}", compare(&root, &json!({ "kernel": "6.2", "states": {} })).unwrap_err());
+        assert!(error.contains("is gone") && error.contains("--record"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::sh::Cmd;
 use crate::tools::Tool;
 
-const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", ask: &["--version"] };
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", args: &["--version"] };
 
 pub(super) fn check(root: &Path) -> Result<()> {
     Cmd::new(DENY.installed(root)?)

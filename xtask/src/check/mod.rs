@@ -43,8 +43,8 @@ pub(crate) fn run(root: &Path) -> ExitCode {
     for (name, step) in STEPS {
         let begun = Instant::now();
         let result = step(root);
-        let said = if result.is_ok() { "ok    " } else { "FAILED" };
-        println!("{said} {:>8}  {name}", seconds(begun.elapsed()));
+        let word = if result.is_ok() { "ok    " } else { "FAILED" };
+        println!("{word} {:>8}  {name}", seconds(begun.elapsed()));
         if let Err(error) = result {
             for line in format!("{error:#}").lines() {
                 note(line);

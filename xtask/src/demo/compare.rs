@@ -138,18 +138,18 @@ mod tests {
     #[test]
     fn every_difference_is_told() {
         let before = pod("a", 0, "c");
-        let told = |after: &PodView, starts, request: &RequestView| {
+        let text = |after: &PodView, starts, request: &RequestView| {
             broken_promises(&rows(&before, after, starts), request).unwrap_or_default()
         };
-        assert!(told(&pod("a", 1, "c"), (1, 2), &done()).starts_with("container app: promised new"));
-        assert!(told(&pod("b", 2, "c"), (1, 2), &done()).starts_with("restarts of app: promised one more"));
-        assert!(told(&pod("b", 1, "d"), (1, 2), &done()).starts_with("container clock: promised unchanged"));
-        assert!(told(&pod("b", 1, "c"), (1, 1), &done()).contains("starts.txt"));
+        assert!(text(&pod("a", 1, "c"), (1, 2), &done()).starts_with("container app: promised new"));
+        assert!(text(&pod("b", 2, "c"), (1, 2), &done()).starts_with("restarts of app: promised one more"));
+        assert!(text(&pod("b", 1, "d"), (1, 2), &done()).starts_with("container clock: promised unchanged"));
+        assert!(text(&pod("b", 1, "c"), (1, 1), &done()).contains("starts.txt"));
         let moved = PodView { ip: "10.0.0.2".into(), ..pod("b", 1, "c") };
-        assert!(told(&moved, (1, 2), &done()).starts_with("Pod IP: promised unchanged"));
+        assert!(text(&moved, (1, 2), &done()).starts_with("Pod IP: promised unchanged"));
         let failed = RequestView { complete: (false, "PodGone".into(), "m".into()), ..done() };
-        assert_eq!(told(&pod("b", 1, "c"), (1, 2), &failed), "the request is Completed (PodGone): m");
+        assert_eq!(text(&pod("b", 1, "c"), (1, 2), &failed), "the request is Completed (PodGone): m");
         let active = RequestView { active: true, ..done() };
-        assert_eq!(told(&pod("b", 1, "c"), (1, 2), &active), "the request still has the label `active`");
+        assert_eq!(text(&pod("b", 1, "c"), (1, 2), &active), "the request still has the label `active`");
     }
 }

@@ -18,10 +18,10 @@ const START: Duration = Duration::from_secs(15);
 /// Longest wait for the end; above the request's own deadline.
 const END: Duration = Duration::from_secs(90);
 /// Wait for the watch of requests: `kubectl get --watch` does not report the start of a watch without objects.
-const STANDING: Duration = Duration::from_secs(1);
+const WATCH_START: Duration = Duration::from_secs(1);
 
 /// An observation.
-enum Sight {
+enum Observation {
     Pod(PodView),
     Request(RequestView),
     Answer(bool),
@@ -29,7 +29,7 @@ enum Sight {
     Ended(String),
 }
 
-type Seen = (Instant, Sight);
+type Seen = (Instant, Observation);
 
 /// The watches and the probe.
 pub(super) struct Follower {
@@ -57,23 +57,23 @@ impl Follower {
     /// Starts the watches and the probe. Prints nothing before the request exists.
     pub(super) fn start(kubectl: &Kubectl) -> Result<Self> {
         let (sender, seen) = mpsc::channel();
-        let pods = watch(kubectl, "pods", sender.clone(), |pod| PodView::read(pod).map(Sight::Pod))?;
+        let pods = watch(kubectl, "pods", sender.clone(), |pod| PodView::read(pod).map(Observation::Pod))?;
         let requests = watch(kubectl, "containerrecreaterequests", sender.clone(), |request| {
-            RequestView::read(request).map(Sight::Request)
+            RequestView::read(request).map(Observation::Request)
         })?;
         let route = Route::open(kubectl)?;
-        let prober = route.probe(move |at, good| sender.send((at, Sight::Answer(good))).is_ok());
+        let prober = route.probe(move |at, good| sender.send((at, Observation::Answer(good))).is_ok());
         // The Pod exists, so its watch reports it when it starts. The watch of requests started at the same time.
         let until = Instant::now() + START;
         let pod = loop {
             match seen.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok((_, Sight::Pod(pod))) => break pod,
-                Ok((_, Sight::Ended(why))) => bail!(why),
+                Ok((_, Observation::Pod(pod))) => break pod,
+                Ok((_, Observation::Ended(why))) => bail!(why),
                 Ok(_) => {}
                 Err(_) => bail!("the watch of Pod {POD} does not start"),
             }
         };
-        std::thread::sleep(STANDING);
+        std::thread::sleep(WATCH_START);
         Ok(Self { seen, pod, route, _prober: prober, _watches: [pods, requests] })
     }
 
@@ -87,11 +87,11 @@ impl Follower {
         let mut story = Story { pod: self.pod.clone(), ..Story::default() };
         let until = Instant::now() + END;
         while !story.over() {
-            let Ok((at, sight)) = self.seen.recv_timeout(until.saturating_duration_since(Instant::now()))
+            let Ok((at, seen)) = self.seen.recv_timeout(until.saturating_duration_since(Instant::now()))
             else {
                 bail!("not over after {} s: {}", END.as_secs(), story.missing());
             };
-            for line in story.take(at, sight)? {
+            for line in story.take(at, seen)? {
                 println!("    {line}");
             }
         }
@@ -109,11 +109,11 @@ struct Story {
 
 impl Story {
     /// Adds an observation, and returns the lines to print.
-    fn take(&mut self, at: Instant, sight: Sight) -> Result<Vec<String>> {
-        let said = match sight {
-            Sight::Ended(why) => bail!(why),
-            Sight::Answer(good) => self.times.answer(at, good).into_iter().collect(),
-            Sight::Pod(new) => {
+    fn take(&mut self, at: Instant, observation: Observation) -> Result<Vec<String>> {
+        let lines = match observation {
+            Observation::Ended(why) => bail!(why),
+            Observation::Answer(good) => self.times.answer(at, good).into_iter().collect(),
+            Observation::Pod(new) => {
                 let old = std::mem::replace(&mut self.pod, new.clone());
                 if old.ready && !new.ready {
                     self.times.not_ready.get_or_insert(at);
@@ -122,21 +122,21 @@ impl Story {
                 }
                 old.changes(&new)
             }
-            Sight::Request(new) if new.name == REQUEST => {
-                let mut said = Vec::new();
+            Observation::Request(new) if new.name == REQUEST => {
+                let mut lines = Vec::new();
                 if self.request.is_none() {
                     self.times.request = Some(at);
-                    said.push(format!("request  {REQUEST} is there"));
+                    lines.push(format!("request  {REQUEST} is there"));
                 }
                 let old = self.request.replace(new.clone()).unwrap_or_default();
-                said.extend(old.changes(&new));
-                said
+                lines.extend(old.changes(&new));
+                lines
             }
-            Sight::Request(_) => Vec::new(),
+            Observation::Request(_) => Vec::new(),
         };
         let Some(start) = self.times.request else { return Ok(Vec::new()) };
         let ms = at.saturating_duration_since(start).as_millis();
-        Ok(said.into_iter().map(|line| format!("{ms:>6}  {line}")).collect())
+        Ok(lines.into_iter().map(|line| format!("{ms:>6}  {line}")).collect())
     }
 
     /// Whether the demo has nothing more to wait for. The probes need not have failed.
@@ -211,16 +211,16 @@ fn watch(
     kubectl: &Kubectl,
     kind: &'static str,
     seen: Sender<Seen>,
-    sight: fn(Value) -> Result<Sight>,
+    parse: fn(Value) -> Result<Observation>,
 ) -> Result<Running> {
     let args = ["-n", NAMESPACE, "get", kind, "--watch", "--output-watch-events", "-o", "json"];
     let (running, stdout) = kubectl.spawn(args)?;
     std::thread::spawn(move || {
         let changes = serde_json::Deserializer::from_reader(BufReader::new(stdout)).into_iter::<Change>();
         let why =
-            read(changes, &seen, sight).map_or_else(|error| format!("{error:#}"), |()| "it ended".to_owned());
+            read(changes, &seen, parse).map_or_else(|error| format!("{error:#}"), |()| "it ended".to_owned());
         // The send fails if the demo is over.
-        let _ = seen.send((Instant::now(), Sight::Ended(format!("the watch of {kind}: {why}"))));
+        let _ = seen.send((Instant::now(), Observation::Ended(format!("the watch of {kind}: {why}"))));
     });
     Ok(running)
 }
@@ -228,7 +228,7 @@ fn watch(
 fn read(
     changes: impl Iterator<Item = serde_json::Result<Change>>,
     seen: &Sender<Seen>,
-    sight: fn(Value) -> Result<Sight>,
+    parse: fn(Value) -> Result<Observation>,
 ) -> Result<()> {
     for change in changes {
         let Change { kind, object } = change?;
@@ -237,7 +237,7 @@ fn read(
             "ERROR" => bail!("{object}"),
             _ => continue,
         }
-        if seen.send((Instant::now(), sight(object)?)).is_err() {
+        if seen.send((Instant::now(), parse(object)?)).is_err() {
             break;
         }
     }
@@ -250,19 +250,19 @@ mod tests {
     use crate::demo::objects::ContainerView;
     use pitstop_api::recreate::Phase;
 
-    fn pod(id: &str, exit_code: Option<i64>, ready: bool) -> Sight {
+    fn pod(id: &str, exit_code: Option<i64>, ready: bool) -> Observation {
         let app = ContainerView {
             id: id.into(),
             running: exit_code.is_none(),
             exit_code,
             ..ContainerView::default()
         };
-        Sight::Pod(PodView { ready, containers: [("app".into(), app)].into(), ..PodView::default() })
+        Observation::Pod(PodView { ready, containers: [("app".into(), app)].into(), ..PodView::default() })
     }
 
-    fn request(phase: Option<Phase>, active: bool) -> Sight {
+    fn request(phase: Option<Phase>, active: bool) -> Observation {
         let complete = (false, String::new(), "because".into());
-        Sight::Request(RequestView {
+        Observation::Request(RequestView {
             name: REQUEST.into(),
             phase,
             complete,
@@ -275,24 +275,24 @@ mod tests {
     fn a_story_from_the_request_to_its_end() {
         let zero = Instant::now();
         let mut story = Story::default();
-        let mut said = Vec::new();
-        let mut see = |ms: u64, sight| {
-            said.extend(story.take(zero + Duration::from_millis(ms), sight).unwrap());
+        let mut lines = Vec::new();
+        let mut see = |ms: u64, observation| {
+            lines.extend(story.take(zero + Duration::from_millis(ms), observation).unwrap());
             story.over()
         };
         assert!(!see(0, pod("a", None, true)));
-        assert!(!see(10, Sight::Answer(true)));
+        assert!(!see(10, Observation::Answer(true)));
         assert!(!see(20, request(None, true)));
         assert!(!see(30, request(Some(Phase::Recreating), true)));
-        assert!(!see(60, Sight::Answer(false)));
+        assert!(!see(60, Observation::Answer(false)));
         assert!(!see(70, pod("a", Some(0), false)));
-        assert!(!see(110, Sight::Answer(false)));
+        assert!(!see(110, Observation::Answer(false)));
         assert!(!see(170, pod("b", None, true)));
         assert!(!see(180, request(Some(Phase::Completed), true)));
         assert!(!see(190, request(Some(Phase::Completed), false)));
-        assert!(see(200, Sight::Answer(true)));
+        assert!(see(200, Observation::Answer(true)));
         assert_eq!(
-            said,
+            lines,
             [
                 "     0  request  restart-app is there",
                 "    10  request  Recreating: because",
@@ -320,6 +320,6 @@ mod tests {
         assert_eq!(story.missing(), "request restart-app is Recreating: because");
         story.take(Instant::now(), request(Some(Phase::Completed), false)).unwrap();
         assert_eq!(story.missing(), "Pod web is not ready");
-        assert!(story.take(Instant::now(), Sight::Ended("why".into())).is_err());
+        assert!(story.take(Instant::now(), Observation::Ended("why".into())).is_err());
     }
 }

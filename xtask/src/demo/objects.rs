@@ -129,21 +129,21 @@ impl PodView {
 
     /// Texts for the changes of the Pod.
     pub(super) fn changes(&self, new: &Self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut out = Vec::new();
         for (name, now) in &new.containers {
             let Some(old) = self.containers.get(name) else { continue };
             if let (true, Some(code)) = (old.running, now.exit_code) {
-                said.push(format!("Pod      container {name} has ended with exit code {code}"));
+                out.push(format!("Pod      container {name} has ended with exit code {code}"));
             }
             if now.running && now.id != old.id {
                 let id = short(&now.id);
-                said.push(format!("Pod      container {name} runs again, as {id}: restart {}", now.restarts));
+                out.push(format!("Pod      container {name} runs again, as {id}: restart {}", now.restarts));
             }
         }
         if self.ready != new.ready {
-            said.push(format!("Pod      {}", if new.ready { "Ready again" } else { "not Ready" }));
+            out.push(format!("Pod      {}", if new.ready { "Ready again" } else { "not Ready" }));
         }
-        said
+        out
     }
 }
 
@@ -172,23 +172,23 @@ impl RequestView {
 
     /// Texts for the changes of the request.
     pub(super) fn changes(&self, new: &Self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut out = Vec::new();
         for (name, (phase, killed)) in &new.containers {
             if self.containers.get(name).is_none_or(|(old, _)| old != phase) {
                 let by = if *killed && *phase == Phase::Recreating { ", stopped by pitstop" } else { "" };
-                said.push(format!("request  container {name}: {phase:?}{by}"));
+                out.push(format!("request  container {name}: {phase:?}{by}"));
             }
         }
         let (_, reason, message) = &new.complete;
         if let Some(phase) = new.phase.filter(|_| self.phase != new.phase) {
-            said.push(format!("request  {phase:?}: {message}"));
+            out.push(format!("request  {phase:?}: {message}"));
         } else if self.complete.1 != *reason {
-            said.push(format!("request  {message}"));
+            out.push(format!("request  {message}"));
         }
         if self.active && !new.active {
-            said.push("request  label `active` is gone".to_owned());
+            out.push("request  label `active` is gone".to_owned());
         }
-        said
+        out
     }
 }
 

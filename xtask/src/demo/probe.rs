@@ -47,8 +47,8 @@ impl Route {
         get(&self.address, page)
     }
 
-    /// Starts a prober. `tell` gets the time of each answer and whether it was good, and returns whether to continue.
-    pub(super) fn probe(&self, tell: impl Fn(Instant, bool) -> bool + Send + 'static) -> Prober {
+    /// Starts a prober. `report` gets the time of each answer and whether it was good, and returns whether to go on.
+    pub(super) fn probe(&self, report: impl Fn(Instant, bool) -> bool + Send + 'static) -> Prober {
         let address = self.address.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -56,7 +56,7 @@ impl Route {
             while !stopped.load(Ordering::Relaxed) {
                 let asked = Instant::now();
                 let good = get(&address, "").is_ok();
-                if !tell(Instant::now(), good) {
+                if !report(Instant::now(), good) {
                     return;
                 }
                 std::thread::sleep(PERIOD.saturating_sub(asked.elapsed()));

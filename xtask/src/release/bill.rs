@@ -12,7 +12,7 @@ use crate::sh::Cmd;
 use crate::tools::Tool;
 use crate::workspace::{Files, VERSION};
 
-const CYCLONEDX: Tool = Tool { name: "cargo-cyclonedx", version: "0.5.9", ask: &["cyclonedx", "--version"] };
+const CYCLONEDX: Tool = Tool { name: "cargo-cyclonedx", version: "0.5.9", args: &["cyclonedx", "--version"] };
 
 /// One file for each program and processor. `sources`: a copy, since the tool writes into it.
 pub(super) fn of_materials(root: &Path, sources: &Path) -> Result<Files> {

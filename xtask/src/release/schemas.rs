@@ -47,9 +47,9 @@ fn strict(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(strict).collect(),
         Value::Object(mut map) => {
-            let says = |key: &str| map.get(key) == Some(&Value::Bool(true));
+            let is_true = |key: &str| map.get(key) == Some(&Value::Bool(true));
             let (either, open) =
-                (says("x-kubernetes-int-or-string"), says("x-kubernetes-preserve-unknown-fields"));
+                (is_true("x-kubernetes-int-or-string"), is_true("x-kubernetes-preserve-unknown-fields"));
             if map.get("properties").is_some_and(Value::is_object) && !open {
                 map.entry("additionalProperties").or_insert(Value::Bool(false));
             }

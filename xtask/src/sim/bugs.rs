@@ -42,7 +42,7 @@ pub(super) struct Bug {
     pub(super) edit: Vec<Edit>,
 }
 
-/// One place in the sources.
+/// One change of the sources.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Edit {

@@ -17,7 +17,7 @@ use crate::sh::{Cmd, exit_code};
 /// Schedules within which a planted bug must be found.
 const FOUND_WITHIN: u64 = 5_000;
 
-/// Fails unless every planted bug fits its place in the sources. Finds the same errors as `--planted`, without a
+/// Fails unless the text of every planted bug is in the sources. Finds the same errors as `--planted`, without a
 /// build.
 pub(crate) fn fits(root: &Path) -> Result<()> {
     copy::planted(root, &bugs::load(root)?)?;
@@ -29,7 +29,7 @@ pub(crate) fn fits(root: &Path) -> Result<()> {
 #[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
-    what: What,
+    mode: Mode,
     /// How many threads run schedules side by side.
     #[arg(long, value_name = "N", conflicts_with_all = ["seed", "skews", "crash_points", "regressions", "planted"])]
     jobs: Option<u32>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 /// The kind of run.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
-struct What {
+struct Mode {
     /// Run the schedules of the seeds from A to below B.
     #[arg(long, value_name = "A..B")]
     seeds: Option<String>,
@@ -73,10 +73,10 @@ struct What {
 
 /// The command.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<ExitCode> {
-    if let (true, true, [bug]) = (args.what.planted, args.trace, &args.bugs[..]) {
+    if let (true, true, [bug]) = (args.mode.planted, args.trace, &args.bugs[..]) {
         return planted::trace(root, bug, args.schedules_at_most);
     }
-    if args.what.planted {
+    if args.mode.planted {
         if args.trace {
             bail!("--trace tells of one planted bug: name it with --bug");
         }
@@ -97,22 +97,22 @@ pub(crate) fn look_for_planted(root: &Path) -> Result<Count> {
 
 /// The simulator's own arguments.
 fn words(args: &Args) -> Vec<String> {
-    let what = &args.what;
-    if let Some(seeds) = &what.skews {
+    let mode = &args.mode;
+    if let Some(seeds) = &mode.skews {
         return vec!["skews".to_owned(), seeds.clone()];
     }
-    let many = |what: &str, which: String| {
+    let many = |mode: &str, value: String| {
         let jobs = args.jobs.into_iter().flat_map(|n| ["--jobs".to_owned(), n.to_string()]);
-        [what.to_owned(), which].into_iter().chain(jobs).collect()
+        [mode.to_owned(), value].into_iter().chain(jobs).collect()
     };
-    if let Some(count) = what.fresh {
+    if let Some(count) = mode.fresh {
         return many("fresh", count.to_string());
     }
-    match (&what.seeds, what.seed) {
+    match (&mode.seeds, mode.seed) {
         (Some(seeds), _) => many("seeds", seeds.clone()),
         (None, Some(seed)) if args.trace => vec!["trace".to_owned(), seed.to_string()],
         (None, Some(seed)) => vec!["seeds".to_owned(), format!("{seed}..{}", seed.saturating_add(1))],
-        (None, None) if what.crash_points => vec!["crash-points".to_owned()],
+        (None, None) if mode.crash_points => vec!["crash-points".to_owned()],
         (None, None) => vec!["regressions".to_owned()],
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::bugs::{self, Bug};
 use super::copy;
-use super::watch::{self, Verdict};
+use super::watch::{self, SearchResult};
 use crate::image::executables;
 use crate::progress::{Step, note};
 use crate::sh::{Cmd, exit_code};
@@ -61,21 +61,21 @@ pub(super) fn look(root: &Path, names: &[String], at_most: u64) -> Result<Count>
     let simulator = build(root, &all)?;
     harmless(root, &simulator)?;
     let step = Step::begin(format!("looking for {} planted bugs", chosen.len()));
-    let verdicts = each(&chosen, |bug| {
-        let verdict = watch::run(&simulator, &bug.id, at_most)?;
-        note(line(bug, &verdict));
-        Ok(verdict)
+    let results = each(&chosen, |bug| {
+        let result = watch::run(&simulator, &bug.id, at_most)?;
+        note(line(bug, &result));
+        Ok(result)
     })?;
     step.done();
     let mut count = Count { found: 0, missed: Vec::new() };
-    for (bug, verdict) in chosen.iter().zip(&verdicts) {
-        println!("{}", line(bug, verdict));
-        if matches!(verdict, Verdict::Found(..)) {
+    for (bug, result) in chosen.iter().zip(&results) {
+        println!("{}", line(bug, result));
+        if matches!(result, SearchResult::Found(..)) {
             count.found += 1;
         } else {
             println!("    {} ({}; should break {})", bug.title, bug.origin, bug.violates.join(", "));
             println!("    shows: {}", bug.shows);
-            count.missed.push(line(bug, verdict));
+            count.missed.push(line(bug, result));
         }
     }
     Ok(count)
@@ -169,11 +169,11 @@ where
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn line(bug: &Bug, verdict: &Verdict) -> String {
-    let (number, words) = match verdict {
-        Verdict::Found(number, law) => (number.to_string(), law.clone()),
-        Verdict::NotFound(number) => (number.to_string(), "NOT FOUND".to_owned()),
-        Verdict::Broke(words) => ("-".to_owned(), format!("BROKE: {words}")),
+fn line(bug: &Bug, result: &SearchResult) -> String {
+    let (number, words) = match result {
+        SearchResult::Found(number, law) => (number.to_string(), law.clone()),
+        SearchResult::NotFound(number) => (number.to_string(), "NOT FOUND".to_owned()),
+        SearchResult::Broke(words) => ("-".to_owned(), format!("BROKE: {words}")),
     };
     format!("{:<44} {number:>6}  {words}", bug.id)
 }

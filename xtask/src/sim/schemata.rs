@@ -12,8 +12,8 @@ const SWITCH: &str = "PLANTED";
 /// The crate that holds the switches.
 const API: &str = "api/";
 
-/// One bug at one place of one source.
-struct Place<'a> {
+/// One bug in one span of one source.
+struct Span<'a> {
     range: Range<usize>,
     bug: &'a str,
     /// Expression that is true if the bug is on.
@@ -26,21 +26,21 @@ pub(super) fn plant(
     bugs: &[Bug],
     mut read: impl FnMut(&str) -> Result<String>,
 ) -> Result<BTreeMap<String, String>> {
-    let mut sources: BTreeMap<&str, (String, Vec<Place<'_>>)> = BTreeMap::new();
+    let mut sources: BTreeMap<&str, (String, Vec<Span<'_>>)> = BTreeMap::new();
     for (number, bug) in bugs.iter().enumerate() {
         for edit in &bug.edit {
             let file = edit.file.as_str();
             if !sources.contains_key(file) {
                 sources.insert(file, (read(file)?, Vec::new()));
             }
-            let Some((source, places)) = sources.get_mut(file) else { continue };
+            let Some((source, spans)) = sources.get_mut(file) else { continue };
             let range = only(source, &edit.find, bug, file)?;
             let home = if edit.file.starts_with(API) { "crate" } else { "pitstop_api" };
             let switch = format!("{home}::planted::on({number})");
-            places.push(Place { range, bug: &bug.id, switch, edit });
+            spans.push(Span { range, bug: &bug.id, switch, edit });
         }
     }
-    sources.into_iter().map(|(file, (source, places))| Ok((file.to_owned(), put(&source, places)?))).collect()
+    sources.into_iter().map(|(file, (source, spans))| Ok((file.to_owned(), put(&source, spans)?))).collect()
 }
 
 /// Range of the text. Fails unless it occurs once.
@@ -57,12 +57,12 @@ fn only(source: &str, text: &str, bug: &Bug, file: &str) -> Result<Range<usize>>
     }
 }
 
-/// The source with all places changed.
-fn put(source: &str, mut places: Vec<Place<'_>>) -> Result<String> {
-    places.sort_by_key(|place| (place.range.start, place.range.end));
+/// The source with all spans changed.
+fn put(source: &str, mut spans: Vec<Span<'_>>) -> Result<String> {
+    spans.sort_by_key(|span| (span.range.start, span.range.end));
     let mut all = String::new();
     let (mut at, mut last) = (0, "");
-    for same in places.chunk_by(|a, b| a.range == b.range) {
+    for same in spans.chunk_by(|a, b| a.range == b.range) {
         let Some(first) = same.first() else { continue };
         let Some(between) = source.get(at..first.range.start) else {
             bail!("planted bugs {last} and {} change the same text; move one of them", first.bug);
@@ -76,8 +76,8 @@ fn put(source: &str, mut places: Vec<Place<'_>>) -> Result<String> {
 }
 
 /// The original code and the code of each bug, selected by the switches.
-fn switched(first: &Place<'_>, same: &[Place<'_>]) -> Result<String> {
-    if let Some(own) = same.iter().find(|place| place.edit.replace.contains(SWITCH)) {
+fn switched(first: &Span<'_>, same: &[Span<'_>]) -> Result<String> {
+    if let Some(own) = same.iter().find(|span| span.edit.replace.contains(SWITCH)) {
         if same.len() > 1 {
             bail!("planted bug {} has its own switch in a text that others change, too; move it", own.bug);
         }
@@ -85,7 +85,7 @@ fn switched(first: &Place<'_>, same: &[Place<'_>]) -> Result<String> {
     }
     let is = &first.edit.find;
     let bugs: Vec<String> =
-        same.iter().map(|place| format!("if {} {{ {} }} else ", place.switch, place.edit.replace)).collect();
+        same.iter().map(|span| format!("if {} {{ {} }} else ", span.switch, span.edit.replace)).collect();
     let bugs = bugs.concat();
     let both = format!("{bugs}{{ {is} }}");
     Ok(if is.trim_end().ends_with(';') { both } else { format!("({both})") })

@@ -13,7 +13,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Result for a bug.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SearchResult {
     /// Found: the number of schedules, and the law.
     Found(u64, String),
     /// Not found in this number of schedules.
@@ -23,9 +23,9 @@ pub(super) enum Verdict {
 }
 
 /// Runs the simulator with the bug switched on.
-pub(super) fn run(simulator: &Path, bug: &str, at_most: u64) -> Result<Verdict> {
-    let said = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
-    let output = || said.reopen().context("cannot open a temporary file");
+pub(super) fn run(simulator: &Path, bug: &str, at_most: u64) -> Result<SearchResult> {
+    let file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let output = || file.reopen().context("cannot open a temporary file");
     let mut child = Command::new(simulator)
         .args(["planted", bug, "--at-most", &at_most.to_string()])
         .stdin(Stdio::null())
@@ -38,33 +38,33 @@ pub(super) fn run(simulator: &Path, bug: &str, at_most: u64) -> Result<Verdict> 
         if start.elapsed() > PATIENCE {
             child.kill().context("cannot end the simulator")?;
             child.wait().context("cannot wait for the simulator")?;
-            return Ok(Verdict::Broke(format!("it ran for more than {} s", PATIENCE.as_secs())));
+            return Ok(SearchResult::Broke(format!("it ran for more than {} s", PATIENCE.as_secs())));
         }
         std::thread::sleep(LOOK);
     }
-    let text = fs::read(said.path()).context("cannot read a temporary file")?;
+    let text = fs::read(file.path()).context("cannot read a temporary file")?;
     Ok(read(bug, &String::from_utf8_lossy(&text)))
 }
 
 /// Reads the simulator's output.
-fn read(bug: &str, text: &str) -> Verdict {
+fn read(bug: &str, text: &str) -> SearchResult {
     let prefix = format!("planted {bug} ");
-    let told = text.lines().filter_map(|line| line.strip_prefix(&prefix)).find_map(|line| verdict(line).ok());
-    told.unwrap_or_else(|| {
+    let result = text.lines().filter_map(|line| line.strip_prefix(&prefix)).find_map(|line| parse(line).ok());
+    result.unwrap_or_else(|| {
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        Verdict::Broke(last.unwrap_or("it said nothing").to_owned())
+        SearchResult::Broke(last.unwrap_or("it said nothing").to_owned())
     })
 }
 
 /// `found after N schedules: LAW` or `not found in N schedules`.
-fn verdict(line: &str) -> Result<Verdict> {
+fn parse(line: &str) -> Result<SearchResult> {
     if let Some(rest) = line.strip_prefix("found after ") {
         let (number, law) = rest.split_once(" schedules: ").context("no law")?;
-        return Ok(Verdict::Found(number.parse().context("no number")?, law.trim().to_owned()));
+        return Ok(SearchResult::Found(number.parse().context("no number")?, law.trim().to_owned()));
     }
     if let Some(rest) = line.strip_prefix("not found in ") {
         let number = rest.trim_end().strip_suffix(" schedules").context("no schedules")?;
-        return Ok(Verdict::NotFound(number.parse().context("no number")?));
+        return Ok(SearchResult::NotFound(number.parse().context("no number")?));
     }
     bail!("neither found nor not")
 }
@@ -76,11 +76,11 @@ mod tests {
     #[test]
     fn the_simulators_words_are_read() {
         let text = "seed 12\nplanted a-b found after 12 schedules: I2 no stop without an intent\n";
-        assert_eq!(read("a-b", text), Verdict::Found(12, "I2 no stop without an intent".into()));
-        assert_eq!(read("a", "planted a not found in 5000 schedules\n"), Verdict::NotFound(5000));
+        assert_eq!(read("a-b", text), SearchResult::Found(12, "I2 no stop without an intent".into()));
+        assert_eq!(read("a", "planted a not found in 5000 schedules\n"), SearchResult::NotFound(5000));
         let text = "thread 'main' panicked\nplanted a found after x schedules: I1\n\n";
-        assert_eq!(read("a", text), Verdict::Broke("planted a found after x schedules: I1".into()));
-        assert_eq!(read("a", ""), Verdict::Broke("it said nothing".into()));
+        assert_eq!(read("a", text), SearchResult::Broke("planted a found after x schedules: I1".into()));
+        assert_eq!(read("a", ""), SearchResult::Broke("it said nothing".into()));
     }
 
     #[test]
@@ -90,6 +90,6 @@ mod tests {
         let path = dir.path().join("sim");
         fs::write(&path, "#!/bin/sh\necho \"$1 $2 found after $4 schedules: I1\"\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(run(&path, "x", 7).unwrap(), Verdict::Found(7, "I1".into()));
+        assert_eq!(run(&path, "x", 7).unwrap(), SearchResult::Found(7, "I1".into()));
     }
 }

@@ -121,11 +121,11 @@ impl Part {
         // From the whole workspace, as the tests of the crates: for one package alone, cargo builds most dependencies
         // again, with the features that this package asks for.
         let tests = TESTS.into_iter().flat_map(|name| ["--test", name]);
-        let told = cluster.told(cargo_test(root));
+        let command = cluster.with_env(cargo_test(root));
         let command = self
             .older
             .iter()
-            .fold(told, |command, checkout| command.env(OLDER_IS_AT, checkout))
+            .fold(command, |command, checkout| command.env(OLDER_IS_AT, checkout))
             .args(["test", "--locked", "--no-fail-fast", "--workspace"])
             .args(tests)
             .args(["--", TEST_THREADS])

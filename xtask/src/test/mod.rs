@@ -153,9 +153,9 @@ fn on_clusters(root: &Path, total: &mut Tally) {
         (without.name, Box::new(|cluster| without.run(cluster, images))),
         (
             "kills during a stream of requests",
-            Box::new(|cluster| verdict(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
+            Box::new(|cluster| one_test(chaos::on_cluster(cluster, images, CHAOS_MINUTES, CHAOS_SEED))),
         ),
-        ("attacks on a real cluster", Box::new(|cluster| verdict(attacks::on_cluster(cluster, images)))),
+        ("attacks on a real cluster", Box::new(|cluster| one_test(attacks::on_cluster(cluster, images)))),
     ];
     // The longest first.
     side_by_side(root, total, runs(&with_resize, images).chain(rest));
@@ -276,11 +276,11 @@ fn crates(root: &Path) -> Result<Tally> {
     counted(cargo_test(root).args(CRATES), CargoCount::default())
 }
 
-/// Runs some of them: `tests` are arguments of `cargo test`, `told` environment variables.
-pub(crate) fn some_of_crates(root: &Path, tests: &[&str], told: &[(&str, &OsStr)]) -> Result<Tally> {
+/// Runs some of them: `tests` are arguments of `cargo test`, `env` environment variables.
+pub(crate) fn some_of_crates(root: &Path, tests: &[&str], env: &[(&str, &OsStr)]) -> Result<Tally> {
     let command = cargo_test(root).args(CRATES).args(tests);
     counted(
-        told.iter().fold(command, |command, (name, value)| command.env(name, value)),
+        env.iter().fold(command, |command, (name, value)| command.env(name, value)),
         CargoCount::default(),
     )
 }
@@ -347,8 +347,8 @@ fn module(root: &Path) -> Result<Tally> {
     counted(tests, GoCount::default())
 }
 
-/// A run with one verdict is one test.
-fn verdict(good: Result<bool>) -> Result<Tally> {
+/// A run with one result is one test.
+fn one_test(good: Result<bool>) -> Result<Tally> {
     let good = good?;
     Ok(Tally { passed: u64::from(good), failed: u64::from(!good), ..Tally::default() })
 }

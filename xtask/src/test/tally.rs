@@ -62,7 +62,7 @@ pub(crate) struct CargoCount {
 #[derive(Debug, Default)]
 struct Listed {
     /// Each test, and the first lines of its panic.
-    told: Vec<(String, Vec<String>)>,
+    panics: Vec<(String, Vec<String>)>,
     names: Vec<String>,
 }
 
@@ -73,26 +73,26 @@ impl Listed {
     fn line(&mut self, line: &str) {
         if line == "failures:" {
             self.names.clear();
-            self.told.push(Default::default());
+            self.panics.push(Default::default());
         } else if let Some(name) =
             line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
         {
-            self.told.push((name.to_owned(), Vec::new()));
-        } else if let Some((_, told)) = self.told.last_mut()
-            && (line.contains(" panicked at ") || (1..PANIC_LINES).contains(&told.len()))
+            self.panics.push((name.to_owned(), Vec::new()));
+        } else if let Some((_, lines)) = self.panics.last_mut()
+            && (line.contains(" panicked at ") || (1..PANIC_LINES).contains(&lines.len()))
         {
-            told.push(line.to_owned());
+            lines.push(line.to_owned());
         }
         self.names.extend(line.strip_prefix("    ").map(str::to_owned));
     }
 
     /// Each name, and below it the lines of its panic.
     fn end(self) -> impl Iterator<Item = String> {
-        let Self { told, names } = self;
+        let Self { panics, names } = self;
         names.into_iter().map(move |name| {
-            let told = told.iter().find(|(whose, _)| *whose == name);
-            let told = told.into_iter().flat_map(|(_, lines)| lines).filter(|line| !line.trim().is_empty());
-            told.fold(name.clone(), |text, line| text + "\n    " + line)
+            let panic = panics.iter().find(|(whose, _)| *whose == name);
+            let lines = panic.into_iter().flat_map(|(_, lines)| lines).filter(|line| !line.trim().is_empty());
+            lines.fold(name.clone(), |text, line| text + "\n    " + line)
         })
     }
 }

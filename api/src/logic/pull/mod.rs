@@ -36,15 +36,15 @@ const RIGHTS: [&str; 11] = [
 /// `missing`: the image is known not to exist.
 pub fn meaning(message: &str, missing: bool) -> Meaning {
     let text = truncate(&without_secrets(message), MAX_MESSAGE);
-    let said = text.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
+    let lower = text.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // A registry that hides whether an image exists reports it as not found, or reports missing rights.
-    let reason = if says(&RIGHTS) {
+    let reason = if has(&RIGHTS) {
         Some(AnswerReason::PullUnauthorized)
-    } else if says(&["no space left on device", "disk quota exceeded"]) {
+    } else if has(&["no space left on device", "disk quota exceeded"]) {
         Some(AnswerReason::NoDiskRoom)
     } else if missing
-        || says(&[
+        || has(&[
             "manifest unknown",
             "name unknown",
             ": not found",

@@ -18,36 +18,36 @@ const HARMLESS: [&str; 5] = ["auth", "authentication", "authorization", "credent
 
 /// The text without users, passwords and queries of URLs, and without values named as secrets.
 pub fn without_secrets(text: &str) -> String {
-    let mut told = String::with_capacity(text.len());
+    let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     let mut next = Next::Anything;
     let mut before = "";
     while !rest.is_empty() {
         let (gap, after) = split_at_first(rest, |c| !ends_word(c));
-        told.push_str(gap);
+        clean.push_str(gap);
         let (word, after_word) = split_at_first(after, ends_word);
         let quote = gap.chars().next_back().filter(|c| is_quote(*c));
         if next == Next::Secret && !word.is_empty() {
             let is = |names: &[&str]| names.iter().any(|name| bare(word).eq_ignore_ascii_case(name));
             if !is(&SCHEMES) && !is(&HARMLESS) {
-                told.push_str(HIDDEN);
+                clean.push_str(HIDDEN);
                 (rest, next, before) = (end_of_value(after, quote), Next::Anything, "");
                 continue;
             }
         }
         rest = after_word;
         match assigned(word) {
-            Assigned::Url => told.push_str(&url_without(word)),
+            Assigned::Url => clean.push_str(&url_without(word)),
             Assigned::Secret(name) => {
                 rest = value_end(after.get(name.len()..).unwrap_or_default());
-                told.extend([url_without(name).as_str(), HIDDEN]);
+                clean.extend([url_without(name).as_str(), HIDDEN]);
             }
-            Assigned::Nothing => told.push_str(user_without(word)),
+            Assigned::Nothing => clean.push_str(user_without(word)),
         }
         next = following(word, before, quote.is_some());
         before = word;
     }
-    told
+    clean
 }
 
 /// The kind of the next word.
@@ -92,9 +92,9 @@ fn assigned(word: &str) -> Assigned<'_> {
 fn url_without(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return user_without(word).to_owned() };
     let end = rest.find(['?', '#', '=', '&', ';']);
-    let (place, query) = (end.map_or(rest, |end| rest.get(..end).unwrap_or_default()), end.is_some());
-    let place = user_without(place);
-    let (host, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+    let (address, query) = (end.map_or(rest, |end| rest.get(..end).unwrap_or_default()), end.is_some());
+    let address = user_without(address);
+    let (host, path) = address.split_at(address.find('/').unwrap_or(address.len()));
     // The text may have been cut within a password.
     let odd = host.rsplit_once(':').is_some_and(|(_, port)| {
         !port.trim_end_matches([',', '.', ':', ')', ']']).bytes().all(|b| b.is_ascii_digit())
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn no_secret_is_told_and_the_sentence_stays_whole() {
-        for (text, told) in [
+        for (text, clean) in [
             ("GET \"https://me:pass@r.example.com/v2/\": 401", "GET \"https://r.example.com/v2/\": 401"),
             (
                 "Get \"https://s3.example.com/blob?X-Amz-Signature=abc&x=1\": EOF",
@@ -179,7 +179,7 @@ mod tests {
             ("parse \"https://me:pa/ss@host\": invalid port", "parse \"https://host\": invalid port"),
             ("cut at https://me:pas", "cut at https://[hidden]"),
         ] {
-            assert_eq!(without_secrets(text), told);
+            assert_eq!(without_secrets(text), clean);
         }
     }
 
@@ -221,8 +221,8 @@ mod tests {
                 format!("{scheme}://{host}/path#{secret}"),
                 format!("{scheme}://{host}/{user},{scheme}://{user}:{secret}@{host}"),
             ] {
-                let told = without_secrets(&format!("{before}{url}{after} {url}"));
-                prop_assert!(!told.contains("S3CR"), "{told}");
+                let clean = without_secrets(&format!("{before}{url}{after} {url}"));
+                prop_assert!(!clean.contains("S3CR"), "{clean}");
             }
         }
 
@@ -243,8 +243,8 @@ mod tests {
                 format!("{{\"token\":\"{secret}\",\"n\":1}}"),
                 format!("{{\"token\": \"{secret}\"}}"),
             ] {
-                let told = without_secrets(&format!("{before}{named}{after}"));
-                prop_assert!(!told.contains("S3CR"), "{told}");
+                let clean = without_secrets(&format!("{before}{named}{after}"));
+                prop_assert!(!clean.contains("S3CR"), "{clean}");
             }
         }
 

@@ -7,24 +7,24 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use pitstop_api::crds::crds;
 
-use super::{Facts, Finding, count, named};
+use super::{Facts, Finding, count, name_list};
 use crate::known::Known;
 
 const CHECK: &str = "definitions";
 const APPLY: &str = "Apply the definitions of deploy/crds; see docs/install.md.";
 
 /// Names of the definitions that an installation has.
-pub fn expected() -> Vec<String> {
+pub fn definition_names() -> Vec<String> {
     crds().into_iter().filter_map(|definition| definition.metadata.name).collect()
 }
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let (mut same, mut missing, mut unread) = (0, Vec::new(), Vec::new());
-    for ours in crds() {
-        let name = ours.metadata.name.clone().unwrap_or_default();
+    for expected in crds() {
+        let name = expected.metadata.name.clone().unwrap_or_default();
         match facts.definitions.get(&name) {
-            Some(Known::Is(theirs)) => match judge(&name, &ours, theirs) {
+            Some(Known::Is(installed)) => match judge(&name, &expected, installed) {
                 Some(finding) => findings.push(finding),
                 None => same += 1,
             },
@@ -34,23 +34,24 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     if let Some((_, why)) = unread.first() {
         let names: Vec<&String> = unread.iter().map(|(name, _)| name).collect();
-        findings.push(Finding::unknown(CHECK, &named(&names), why));
+        findings.push(Finding::unknown(CHECK, &name_list(&names), why));
     }
     if !missing.is_empty() {
-        findings.push(Finding::error(CHECK, format!("not installed: {}", named(&missing)), APPLY));
+        findings.push(Finding::error(CHECK, format!("not installed: {}", name_list(&missing)), APPLY));
     }
     if same > 0 {
-        findings.insert(
-            0,
-            Finding::ok(CHECK, format!("{} as this program knows them", count(same, "definition"))),
-        );
+        findings.insert(0, Finding::ok(CHECK, format!("{} as in this program", count(same, "definition"))));
     }
     findings
 }
 
 /// The finding about a definition; `None` if it matches this program's.
-fn judge(name: &str, ours: &CustomResourceDefinition, theirs: &CustomResourceDefinition) -> Option<Finding> {
-    let conditions = theirs.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
+fn judge(
+    name: &str,
+    expected: &CustomResourceDefinition,
+    installed: &CustomResourceDefinition,
+) -> Option<Finding> {
+    let conditions = installed.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
     if let Some(not) = conditions.iter().find(|it| it.type_ == "Established" && it.status != "True") {
         let why = not.message.as_deref().unwrap_or_default();
         return Some(Finding::error(CHECK, format!("{name} is not served: {why}"), APPLY));
@@ -58,23 +59,27 @@ fn judge(name: &str, ours: &CustomResourceDefinition, theirs: &CustomResourceDef
     let served = |of: &CustomResourceDefinition| -> BTreeSet<String> {
         of.spec.versions.iter().filter(|it| it.served).map(|it| it.name.clone()).collect()
     };
-    let lacks: Vec<String> = served(ours).difference(&served(theirs)).cloned().collect();
+    let lacks: Vec<String> = served(expected).difference(&served(installed)).cloned().collect();
     if !lacks.is_empty() {
-        return Some(Finding::error(CHECK, format!("{name} does not serve {}", named(&lacks)), APPLY));
+        return Some(Finding::error(CHECK, format!("{name} does not serve {}", name_list(&lacks)), APPLY));
     }
-    let (ours, theirs) = (fields(ours), fields(theirs));
-    let older: Vec<&String> = ours.difference(&theirs).collect();
-    let newer: Vec<&String> = theirs.difference(&ours).collect();
-    let differs = |how: &str, fields: &[&String], cure: &str| {
-        let text = format!("{name} is {how} than this program, by {}", named(fields));
-        Some(Finding::warning(CHECK, text, cure))
+    let (expected, installed) = (fields(expected), fields(installed));
+    let missing: Vec<&String> = expected.difference(&installed).collect();
+    let unknown: Vec<&String> = installed.difference(&expected).collect();
+    let differs = |how: &str, fields: &[&String], to_do: &str| {
+        let text = format!("{name} is {how} {}", name_list(fields));
+        Some(Finding::warning(CHECK, text, to_do))
     };
-    match (older.as_slice(), newer.as_slice()) {
+    match (missing.as_slice(), unknown.as_slice()) {
         ([], []) => None,
-        ([], newer) => differs("newer", newer, "Use kubectl-pitstop of the installed version."),
-        (older, _) => differs(
-            "older",
-            older,
+        ([], unknown) => differs(
+            "newer than this program: it adds",
+            unknown,
+            "Use kubectl-pitstop of the installed version.",
+        ),
+        (missing, _) => differs(
+            "older than this program: it lacks",
+            missing,
             "The API server drops these fields. Upgrade the installation (docs/upgrade.md), or use kubectl-pitstop of its version.",
         ),
     }
@@ -110,16 +115,16 @@ mod tests {
         CustomResourceDefinitionCondition, CustomResourceDefinitionStatus,
     };
 
-    use super::super::{Verdict, fixtures::whole};
+    use super::super::{Level, fixtures::healthy};
     use super::*;
 
     const RESIZES: &str = "podresizes.pitstop.dev";
 
     fn with(change: impl FnOnce(&mut CustomResourceDefinition)) -> Vec<Finding> {
-        let mut facts = whole();
+        let mut facts = healthy();
         let Some(Known::Is(definition)) = facts.definitions.get_mut(RESIZES) else { panic!("no {RESIZES}") };
         change(definition);
-        check(&facts).into_iter().filter(|it| it.verdict != Verdict::Ok).collect()
+        check(&facts).into_iter().filter(|it| it.verdict != Level::Ok).collect()
     }
 
     fn spec(definition: &mut CustomResourceDefinition) -> &mut JSONSchemaProps {
@@ -131,8 +136,8 @@ mod tests {
     #[test]
     fn an_older_definition_lacks_fields_that_are_named() {
         let found = with(|it| drop(spec(it).properties.as_mut().unwrap().remove("cancel")));
-        assert_eq!((found.len(), found[0].verdict), (1, Verdict::Warning));
-        assert_eq!(found[0].text, "podresizes.pitstop.dev is older than this program, by spec.cancel");
+        assert_eq!((found.len(), found[0].verdict), (1, Level::Warning));
+        assert_eq!(found[0].text, "podresizes.pitstop.dev is older than this program: it lacks spec.cancel");
     }
 
     #[test]
@@ -140,7 +145,7 @@ mod tests {
         let found = with(|it| {
             spec(it).properties.as_mut().unwrap().insert("later".into(), JSONSchemaProps::default());
         });
-        assert_eq!(found[0].text, "podresizes.pitstop.dev is newer than this program, by spec.later");
+        assert_eq!(found[0].text, "podresizes.pitstop.dev is newer than this program: it adds spec.later");
     }
 
     #[test]
@@ -148,7 +153,7 @@ mod tests {
         let found = with(|it| it.spec.versions[0].served = false);
         assert_eq!(
             (found[0].verdict, &*found[0].text),
-            (Verdict::Error, "podresizes.pitstop.dev does not serve v1alpha1")
+            (Level::Error, "podresizes.pitstop.dev does not serve v1alpha1")
         );
         let not = CustomResourceDefinitionCondition {
             type_: "Established".into(),

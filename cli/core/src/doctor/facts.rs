@@ -35,7 +35,7 @@ pub struct Facts {
     pub version: String,
     /// The API server's time, from the `Date` header of an answer: in whole seconds.
     pub now: Known<DateTime<Utc>>,
-    /// The definitions of [`expected`](super::expected), by name.
+    /// The definitions of [`definition_names`](super::definition_names), by name.
     pub definitions: BTreeMap<String, Known<CustomResourceDefinition>>,
     /// Deployments of the controller.
     pub deployments: Known<Vec<Deployment>>,
@@ -75,7 +75,7 @@ pub struct Facts {
     /// The role that these bind, from the component `in-place`.
     pub opt_in_role: Known<ClusterRole>,
     /// The caller's rights.
-    pub rights: Vec<Right>,
+    pub rights: Vec<RightReview>,
 }
 
 /// Mutating policies and bindings.
@@ -105,7 +105,7 @@ pub enum Probe {
 
 impl Default for Probe {
     fn default() -> Self {
-        Self::Unanswered("it was not asked".to_owned())
+        Self::Unanswered("not asked".to_owned())
     }
 }
 
@@ -120,7 +120,7 @@ pub struct Expiry {
 
 /// A right that the caller may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Right {
     /// The verb.
     pub verb: &'static str,
     /// The API group; empty for the core group.
@@ -133,9 +133,9 @@ pub struct Wanted {
 
 /// Whether the caller has a right in the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct RightReview {
     /// The right.
-    pub wanted: Wanted,
+    pub right: Right,
     /// Whether the API server's authorizers allow it.
     pub allowed: Known<bool>,
 }

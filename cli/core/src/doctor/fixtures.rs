@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::policies::REQUIRED;
-use super::{Expiry, Facts, Mutating, Probe, Right, expected, wanted};
+use super::{Expiry, Facts, Mutating, Probe, RightReview, definition_names, needed_rights};
 use crate::known::Known;
 
 pub(super) fn read<K: DeserializeOwned>(value: Value) -> K {
@@ -65,7 +65,7 @@ static DEFINITIONS: LazyLock<BTreeMap<String, Known<CustomResourceDefinition>>> 
 });
 
 /// An installation without errors.
-pub(super) fn whole() -> Facts {
+pub(super) fn healthy() -> Facts {
     let webhooks = ["mcontainerrecreaterequest", "mpodimageupdate", "mpodresize"]
         .map(|name| format!("{name}.pitstop.dev"));
     let entries: Vec<Value> = webhooks
@@ -114,15 +114,15 @@ pub(super) fn whole() -> Facts {
     }
 }
 
-fn rights(allowed: &Known<bool>) -> Vec<Right> {
-    wanted().into_iter().map(|wanted| Right { wanted, allowed: allowed.clone() }).collect()
+fn rights(allowed: &Known<bool>) -> Vec<RightReview> {
+    needed_rights().into_iter().map(|right| RightReview { right, allowed: allowed.clone() }).collect()
 }
 
 /// A cluster without pitstop.
 pub(super) fn empty() -> Facts {
     let refused = || Probe::Refused { code: 404, message: "404 page not found".to_owned() };
     Facts {
-        definitions: expected().into_iter().map(|name| (name, Known::Missing)).collect(),
+        definitions: definition_names().into_iter().map(|name| (name, Known::Missing)).collect(),
         denial: refused(),
         request: refused(),
         authorities: Vec::new(),
@@ -141,7 +141,7 @@ pub(super) fn unreadable() -> Facts {
     }
     Facts {
         now: Known::Is(at(4)),
-        definitions: expected().into_iter().map(|name| (name, no())).collect(),
+        definitions: definition_names().into_iter().map(|name| (name, no())).collect(),
         deployments: no(),
         daemon_sets: no(),
         pods: no(),

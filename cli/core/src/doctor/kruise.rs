@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use pitstop_api::recreate;
 
-use super::{Facts, Finding, KRUISE_WEBHOOK, named};
+use super::{Facts, Finding, KRUISE_WEBHOOK, name_list};
 use crate::known::Known;
 
 const CHECK: &str = "openkruise";
@@ -23,22 +23,23 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     if signs.is_empty() {
         return vec![Finding::ok(CHECK, "not installed")];
     }
-    let told = named(&signs.iter().map(|it| it.text.as_str()).collect::<Vec<_>>());
+    let found = name_list(&signs.iter().map(|it| it.text.as_str()).collect::<Vec<_>>());
     let deployments = match &facts.deployments {
         Known::Unread(why) => {
-            return vec![Finding::unknown(CHECK, &format!("{told}; whether the controller knows"), why)];
+            let what = format!("whether the controller has {FLAG} ({found})");
+            return vec![Finding::unknown(CHECK, &what, why)];
         }
         deployments => deployments.all(),
     };
-    if !deployments.iter().any(told_off) {
-        let text = format!("{told}: the controller carries out no request");
+    if !deployments.iter().any(kruise_is_off) {
+        let text = format!("{found}: the controller carries out no request");
         return vec![Finding::error(CHECK, text, SEE)];
     }
     if signs.iter().any(|it| it.hinders) {
-        let text = format!("{told}: requests may be refused");
+        let text = format!("{found}: OpenKruise may refuse requests");
         return vec![Finding::warning(CHECK, text, SEE)];
     }
-    vec![Finding::ok(CHECK, format!("{told}; its controller for these requests is said to be off"))]
+    vec![Finding::ok(CHECK, format!("{found}; {FLAG} says that its controller for these requests is off"))]
 }
 
 struct Sign {
@@ -55,23 +56,23 @@ fn signs(facts: &Facts) -> Vec<Sign> {
         let asked = rules
             .clone()
             .any(|it| it.resources.iter().flatten().any(|resource| resource == recreate::PLURAL));
-        let text = format!("there is the MutatingWebhookConfiguration {KRUISE_WEBHOOK}");
+        let text = format!("the MutatingWebhookConfiguration {KRUISE_WEBHOOK} exists");
         signs.push(Sign { text, hinders: asked });
     }
-    let definition = format!("{}.apps.kruise.io", recreate::PLURAL);
-    let Some(theirs) = facts.definitions.get(&definition).and_then(Known::get) else { return signs };
-    let webhook = theirs.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook");
+    let name = format!("{}.apps.kruise.io", recreate::PLURAL);
+    let Some(definition) = facts.definitions.get(&name).and_then(Known::get) else { return signs };
+    let webhook = definition.spec.conversion.as_ref().is_some_and(|it| it.strategy == "Webhook");
     if webhook {
-        signs.push(Sign { text: format!("a webhook converts {definition}"), hinders: true });
+        signs.push(Sign { text: format!("a webhook converts {name}"), hinders: true });
     }
-    if theirs.annotations().get(RELEASE.0).is_some_and(|it| it == RELEASE.1) {
-        signs.push(Sign { text: format!("the Helm release kruise owns {definition}"), hinders: false });
+    if definition.annotations().get(RELEASE.0).is_some_and(|it| it == RELEASE.1) {
+        signs.push(Sign { text: format!("the Helm release kruise owns {name}"), hinders: false });
     }
     signs
 }
 
 /// The controller's options say that Kruise's own controller for these requests is off.
-fn told_off(deployment: &Deployment) -> bool {
+fn kruise_is_off(deployment: &Deployment) -> bool {
     let pod = deployment.spec.as_ref().and_then(|it| it.template.spec.as_ref());
     pod.into_iter().flat_map(|it| &it.containers).any(|container| {
         let flags = container.args.iter().chain(&container.command).flatten();
@@ -89,8 +90,8 @@ fn told_off(deployment: &Deployment) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::Verdict;
-    use super::super::fixtures::{read, whole};
+    use super::super::Level;
+    use super::super::fixtures::{healthy, read};
     use super::*;
 
     fn beside(rules: &Value, container: &Value) -> Finding {
@@ -99,7 +100,7 @@ mod tests {
         let kruise = Known::Is(read(json!({"metadata": {"name": KRUISE_WEBHOOK}, "webhooks": [webhook]})));
         let deployment = json!({"metadata": {"name": "pitstop-controller"},
             "spec": {"selector": {}, "template": {"spec": {"containers": [container]}}}});
-        check(&Facts { kruise, deployments: Known::Is(vec![read(deployment)]), ..whole() }).remove(0)
+        check(&Facts { kruise, deployments: Known::Is(vec![read(deployment)]), ..healthy() }).remove(0)
     }
 
     #[test]
@@ -107,25 +108,25 @@ mod tests {
         let pods = json!([{"resources": ["pods"]}]);
         let requests = json!([{"resources": ["containerrecreaterequests"]}]);
         let found = beside(&pods, &json!({"name": "controller"}));
-        assert!(found.verdict == Verdict::Error && found.text.contains(KRUISE_WEBHOOK), "{found:?}");
-        let told = json!({"name": "controller", "env": [{"name": VARIABLE, "value": "true"}]});
-        assert_eq!(beside(&pods, &told).verdict, Verdict::Ok);
-        assert_eq!(beside(&requests, &told).verdict, Verdict::Warning);
+        assert!(found.verdict == Level::Error && found.text.contains(KRUISE_WEBHOOK), "{found:?}");
+        let off = json!({"name": "controller", "env": [{"name": VARIABLE, "value": "true"}]});
+        assert_eq!(beside(&pods, &off).verdict, Level::Ok);
+        assert_eq!(beside(&requests, &off).verdict, Level::Warning);
         let flag = json!({"name": "controller", "args": [FLAG]});
-        assert_eq!(beside(&pods, &flag).verdict, Verdict::Ok);
+        assert_eq!(beside(&pods, &flag).verdict, Level::Ok);
         let not = json!({"name": "controller", "env": [{"name": VARIABLE, "value": "false"}]});
-        assert_eq!(beside(&pods, &not).verdict, Verdict::Error);
+        assert_eq!(beside(&pods, &not).verdict, Level::Error);
     }
 
     #[test]
     fn a_definition_of_kruise_is_a_sign_too() {
-        let mut facts = whole();
+        let mut facts = healthy();
         let name = "containerrecreaterequests.apps.kruise.io";
         let Some(Known::Is(definition)) = facts.definitions.get_mut(name) else { panic!("no {name}") };
         definition.metadata.annotations = Some([(RELEASE.0.to_owned(), RELEASE.1.to_owned())].into());
         let found = check(&facts);
         assert!(
-            found[0].verdict == Verdict::Error && found[0].text.contains("Helm release kruise"),
+            found[0].verdict == Level::Error && found[0].text.contains("Helm release kruise"),
             "{found:?}"
         );
     }

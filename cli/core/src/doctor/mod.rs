@@ -21,15 +21,15 @@ mod fixtures;
 
 use serde::Serialize;
 
-pub use definitions::expected;
-pub use facts::{Expiry, Facts, KRUISE_WEBHOOK, Mutating, Probe, Right, SELF_CHECK, WEBHOOK, Wanted};
+pub use definitions::definition_names;
+pub use facts::{Expiry, Facts, KRUISE_WEBHOOK, Mutating, Probe, Right, RightReview, SELF_CHECK, WEBHOOK};
 pub(crate) use nodes::MOST_ORDERS;
 pub use report::lines;
-pub use rights::wanted;
+pub use rights::needed_rights;
 
-/// The result of one check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Verdict {
+pub enum Level {
     /// As it must be.
     Ok,
     /// It works, but the user should look at it.
@@ -46,7 +46,7 @@ pub struct Finding {
     /// What was checked, such as `leader`.
     pub check: &'static str,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: Level,
     /// What the check found.
     pub text: String,
     /// What the user can do; empty: nothing.
@@ -56,21 +56,21 @@ pub struct Finding {
 
 impl Finding {
     fn ok(check: &'static str, text: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Ok, text: text.into(), to_do: String::new() }
+        Self { check, verdict: Level::Ok, text: text.into(), to_do: String::new() }
     }
 
     fn warning(check: &'static str, text: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Warning, text: text.into(), to_do: to_do.into() }
+        Self { check, verdict: Level::Warning, text: text.into(), to_do: to_do.into() }
     }
 
     fn error(check: &'static str, text: impl Into<String>, to_do: impl Into<String>) -> Self {
-        Self { check, verdict: Verdict::Error, text: text.into(), to_do: to_do.into() }
+        Self { check, verdict: Level::Error, text: text.into(), to_do: to_do.into() }
     }
 
     fn unknown(check: &'static str, what: &str, why: &str) -> Self {
         Self {
             check,
-            verdict: Verdict::Unknown,
+            verdict: Level::Unknown,
             text: format!("cannot check {what}: {why}"),
             to_do: String::new(),
         }
@@ -104,12 +104,12 @@ pub fn examine(facts: &Facts) -> Vec<Finding> {
 /// The exit code of `doctor`: 1 if something is wrong; otherwise 2 if something could not be checked; otherwise 0.
 /// Warnings do not count.
 pub fn exit_code(findings: &[Finding]) -> u8 {
-    let has = |verdict: Verdict| findings.iter().any(|finding| finding.verdict == verdict);
-    if has(Verdict::Error) { 1 } else { u8::from(has(Verdict::Unknown)).saturating_mul(2) }
+    let has = |verdict: Level| findings.iter().any(|finding| finding.verdict == verdict);
+    if has(Level::Error) { 1 } else { u8::from(has(Level::Unknown)).saturating_mul(2) }
 }
 
 /// Names in a sentence: at most [`NAMED`] of them, and the number of the others.
-fn named<S: AsRef<str>>(names: &[S]) -> String {
+fn name_list<S: AsRef<str>>(names: &[S]) -> String {
     let shown: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
     let more = names.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -140,15 +140,15 @@ mod tests {
 
     #[test]
     fn long_lists_are_counted() {
-        assert_eq!(named(&["a", "b"]), "a, b");
-        assert_eq!(named(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+        assert_eq!(name_list(&["a", "b"]), "a, b");
+        assert_eq!(name_list(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
         assert_eq!((count(1, "node"), count(0, "node")), ("1 node".to_owned(), "0 nodes".to_owned()));
     }
 
     #[test]
     fn a_whole_installation_has_nothing_wrong() {
-        let findings = examine(&fixtures::whole());
-        let wrong: Vec<_> = findings.iter().filter(|it| it.verdict != Verdict::Ok).collect();
+        let findings = examine(&fixtures::healthy());
+        let wrong: Vec<_> = findings.iter().filter(|it| it.verdict != Level::Ok).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert_eq!(exit_code(&findings), 0);
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn nothing_is_judged_that_cannot_be_read() {
         let findings = examine(&fixtures::unreadable());
-        let judged: Vec<_> = findings.iter().filter(|it| it.verdict != Verdict::Unknown).collect();
+        let judged: Vec<_> = findings.iter().filter(|it| it.verdict != Level::Unknown).collect();
         assert!(judged.is_empty(), "{judged:#?}");
         assert_eq!(exit_code(&findings), 2);
     }
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(exit_code(&findings), 1);
         for check in ["definitions", "controller", "leader", "daemons", "policies", "denial", "webhook"] {
             let found = findings.iter().find(|it| it.check == check).unwrap();
-            assert_eq!(found.verdict, Verdict::Error, "{found:?}");
+            assert_eq!(found.verdict, Level::Error, "{found:?}");
             assert!(!found.to_do.is_empty(), "{found:?}");
         }
     }

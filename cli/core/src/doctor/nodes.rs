@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use pitstop_api::nodework::NodeWork;
 
 use super::programs::{is_ready, of_component};
-use super::{Facts, Finding, count, named};
+use super::{Facts, Finding, count, name_list};
 use crate::known::Known;
 use crate::plain;
 
@@ -43,20 +43,23 @@ pub(super) fn daemons(facts: &Facts) -> Vec<Finding> {
             .map(|it| it.node_selector.clone().unwrap_or_default())
             .any(|selector| selector.iter().all(|(label, value)| node.labels().get(label) == Some(value)))
     };
-    let (lack, never): (Vec<&Node>, Vec<&Node>) = without.partition(|node| selected(node));
-    let names = |nodes: &[&Node]| named(&nodes.iter().map(|it| it.name_any()).collect::<Vec<_>>());
+    let (lacking, unselected): (Vec<&Node>, Vec<&Node>) = without.partition(|node| selected(node));
+    let names = |nodes: &[&Node]| name_list(&nodes.iter().map(|it| it.name_any()).collect::<Vec<_>>());
     let mut findings = Vec::new();
-    if !lack.is_empty() {
-        let text = format!("{} without a ready daemon: {}", count(lack.len(), "node"), names(&lack));
+    if !lacking.is_empty() {
+        let text = format!("{} without a ready daemon: {}", count(lacking.len(), "node"), names(&lacking));
         let to_do = format!(
             "See kubectl pitstop node NODE, and kubectl -n {} get pods -o wide. Requests for their Pods wait, and end with DaemonNotResponding.",
             facts.system
         );
         findings.push(Finding::error(DAEMONS, text, to_do));
     }
-    if !never.is_empty() {
-        let text =
-            format!("{} that no DaemonSet of pitstop selects: {}", count(never.len(), "node"), names(&never));
+    if !unselected.is_empty() {
+        let text = format!(
+            "{} that no DaemonSet of pitstop selects: {}",
+            count(unselected.len(), "node"),
+            names(&unselected)
+        );
         let to_do = "Requests for Pods there end with DaemonNotResponding. For another runtime, see docs/install.md#the-runtimes-socket.";
         findings.push(Finding::warning(DAEMONS, text, to_do));
     }
@@ -72,20 +75,20 @@ pub(super) fn runtimes(facts: &Facts) -> Vec<Finding> {
         (Known::Unread(why), Known::Unread(_)) => return vec![Finding::unknown(RUNTIMES, "nodes", why)],
         (nodes, _) => nodes.all(),
     };
-    let mut told: BTreeMap<String, String> = BTreeMap::new();
+    let mut runtime_of: BTreeMap<String, String> = BTreeMap::new();
     for node in nodes {
         let info = node.status.as_ref().and_then(|it| it.node_info.as_ref());
         let version = info.map(|it| it.container_runtime_version.replace("://", " ")).unwrap_or_default();
-        told.insert(node.name_any(), version);
+        runtime_of.insert(node.name_any(), version);
     }
     // The daemon's report counts: it comes from the runtime itself.
     for book in facts.books.all() {
         if let Some(runtime) = book.status.as_ref().and_then(|it| it.runtime.as_ref()) {
-            told.insert(book.name_any(), format!("{} {}", runtime.name, runtime.version));
+            runtime_of.insert(book.name_any(), format!("{} {}", runtime.name, runtime.version));
         }
     }
     let mut nodes_of: BTreeMap<String, usize> = BTreeMap::new();
-    for version in told.into_values().filter(|it| !it.is_empty()) {
+    for version in runtime_of.into_values().filter(|it| !it.is_empty()) {
         *nodes_of.entry(plain::line(&version, 80)).or_default() += 1;
     }
     if nodes_of.is_empty() {
@@ -115,7 +118,7 @@ pub(super) fn books(facts: &Facts) -> Vec<Finding> {
     let full = |book: &&NodeWork| book.spec.orders.len() >= MOST_ORDERS;
     let full: Vec<String> = books.iter().filter(full).map(kube::ResourceExt::name_any).collect();
     if !full.is_empty() {
-        let text = format!("full for {}: {}", count(full.len(), "node"), named(&full));
+        let text = format!("full for {}: {}", count(full.len(), "node"), name_list(&full));
         let to_do = "Requests for their Pods wait with WaitingForPlace. See kubectl pitstop node NODE.";
         return vec![Finding::warning(BOOKS, text, to_do)];
     }
@@ -128,8 +131,8 @@ pub(super) fn books(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use serde_json::json;
 
-    use super::super::Verdict;
-    use super::super::fixtures::{program, read, whole};
+    use super::super::Level;
+    use super::super::fixtures::{healthy, program, read};
     use super::*;
 
     fn node(name: &str, arch: &str) -> Node {
@@ -143,19 +146,19 @@ mod tests {
     fn nodes_without_a_daemon_are_named_and_those_that_never_get_one() {
         let nodes = vec![node("node1", "amd64"), node("node2", "amd64"), node("arm", "arm64")];
         let pods = vec![program("daemon", "node1", "pitstop.dev/daemon:0.1.0")];
-        let found = daemons(&Facts { nodes: Known::Is(nodes), pods: Known::Is(pods), ..whole() });
+        let found = daemons(&Facts { nodes: Known::Is(nodes), pods: Known::Is(pods), ..healthy() });
         assert_eq!(
             (found[0].verdict, &*found[0].text),
-            (Verdict::Error, "1 node without a ready daemon: node2")
+            (Level::Error, "1 node without a ready daemon: node2")
         );
-        assert_eq!(found[1].verdict, Verdict::Warning);
+        assert_eq!(found[1].verdict, Level::Warning);
         assert_eq!(found[1].text, "1 node that no DaemonSet of pitstop selects: arm");
     }
 
     #[test]
     fn runtimes_are_counted_by_what_daemons_and_kubelets_tell() {
         let nodes = vec![node("node1", "amd64"), node("node2", "amd64"), node("node3", "amd64")];
-        let found = runtimes(&Facts { nodes: Known::Is(nodes), ..whole() });
+        let found = runtimes(&Facts { nodes: Known::Is(nodes), ..healthy() });
         assert_eq!(found, [Finding::ok(RUNTIMES, "containerd 2.4.2 on 1 node, cri-o 1.34.0 on 2 nodes")]);
     }
 
@@ -168,9 +171,9 @@ mod tests {
         let with = |orders: usize| {
             let orders: Vec<_> = (0..orders).map(order).collect();
             let book = read(json!({"metadata": {"name": "node1"}, "spec": {"orders": orders}}));
-            books(&Facts { books: Known::Is(vec![book]), ..whole() }).remove(0)
+            books(&Facts { books: Known::Is(vec![book]), ..healthy() }).remove(0)
         };
         assert_eq!(with(63), Finding::ok(BOOKS, "1 book, 63 open orders"));
-        assert_eq!((with(64).verdict, &*with(64).text), (Verdict::Warning, "full for 1 node: node1"));
+        assert_eq!((with(64).verdict, &*with(64).text), (Level::Warning, "full for 1 node: node1"));
     }
 }

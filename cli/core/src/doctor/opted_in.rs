@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use kube::ResourceExt as _;
 
 use super::policies::updates_images;
-use super::{Facts, Finding, count, named};
+use super::{Facts, Finding, count, name_list};
 use crate::known::Known;
 use crate::opt_in;
 
@@ -25,23 +25,23 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         .iter()
         .filter_map(|it| {
             let namespace = it.namespace()?;
-            opt_in::gives(it, &opt_in::binding(&namespace, &facts.system)).ok().map(|()| namespace)
+            opt_in::check_binding(it, &opt_in::binding(&namespace, &facts.system)).ok().map(|()| namespace)
         })
         .collect();
     let mut findings = Vec::new();
     let mut differ = |of: &BTreeSet<String>, other: &BTreeSet<String>, what: &str| {
         let lack: Vec<&String> = of.difference(other).collect();
         if !lack.is_empty() {
-            let text = format!("{} {what}: {}", count(lack.len(), "namespace"), named(&lack));
+            let text = format!("{} {what}: {}", count(lack.len(), "namespace"), name_list(&lack));
             findings.push(Finding::warning(
                 CHECK,
                 text,
-                "Complete it with kubectl pitstop enable namespace/NAME, or end it with disable.",
+                "Complete the opt-in with kubectl pitstop enable namespace/NAME, or end it with disable.",
             ));
         }
     };
-    differ(&labelled, &bound, "with the label and without the right to release workloads");
-    differ(&bound, &labelled, "with the right to release workloads and without the label");
+    differ(&labelled, &bound, "with the label, but without the right to release workloads");
+    differ(&bound, &labelled, "with the right to release workloads, but without the label");
     if !labelled.is_empty() && updates_images(facts) == Some(false) {
         findings.push(Finding::warning(
             CHECK,
@@ -49,12 +49,12 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             "Install the component image-update: docs/install.md#combine-components.",
         ));
     }
-    let whole = labelled.intersection(&bound).cloned().collect::<Vec<_>>();
+    let complete = labelled.intersection(&bound).cloned().collect::<Vec<_>>();
     if findings.is_empty() {
-        let text = if whole.is_empty() {
+        let text = if complete.is_empty() {
             "no namespace lets pitstop change images".to_owned()
         } else {
-            format!("{}: {}", count(whole.len(), "namespace"), named(&whole))
+            format!("{}: {}", count(complete.len(), "namespace"), name_list(&complete))
         };
         findings.push(Finding::ok(CHECK, text));
     }
@@ -65,8 +65,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use serde_json::json;
 
-    use super::super::Verdict;
-    use super::super::fixtures::{policy, read, whole};
+    use super::super::Level;
+    use super::super::fixtures::{healthy, policy, read};
     use super::*;
 
     fn with(labelled: &[&str], bound: &[&str], expression: &str) -> Vec<Finding> {
@@ -79,7 +79,7 @@ mod tests {
             opted_in: Known::Is(namespaces),
             opt_in_bindings: Known::Is(bindings),
             policies: Known::Is(vec![pods]),
-            ..whole()
+            ..healthy()
         })
     }
 
@@ -88,19 +88,19 @@ mod tests {
     #[test]
     fn an_opt_in_is_a_label_and_a_binding() {
         assert_eq!(with(&["shop"], &["shop"], GIVEN), [Finding::ok(CHECK, "1 namespace: shop")]);
-        assert_eq!(with(&[], &[], "false")[0].verdict, Verdict::Ok);
+        assert_eq!(with(&[], &[], "false")[0].verdict, Level::Ok);
         let half = with(&["shop", "bank"], &["shop", "news"], GIVEN);
         assert_eq!(
             half[0].text,
-            "1 namespace with the label and without the right to release workloads: bank"
+            "1 namespace with the label, but without the right to release workloads: bank"
         );
         assert_eq!(
             half[1].text,
-            "1 namespace with the right to release workloads and without the label: news"
+            "1 namespace with the right to release workloads, but without the label: news"
         );
         let without = with(&["shop"], &["shop"], "false");
         assert!(
-            without[0].verdict == Verdict::Warning && without[0].to_do.contains("image-update"),
+            without[0].verdict == Level::Warning && without[0].to_do.contains("image-update"),
             "{without:?}"
         );
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::ResourceExt as _;
 
-use super::{Facts, Finding, Probe, named};
+use super::{Facts, Finding, Probe, name_list};
 use crate::known::Known;
 use crate::{opt_in, plain};
 
@@ -50,7 +50,7 @@ pub(super) fn validating(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !missing.is_empty() {
         let text =
-            format!("missing: {}; rights of pitstop or of its users are not narrowed", named(&missing));
+            format!("missing: {}; rights of pitstop or its users are not restricted", name_list(&missing));
         findings.push(Finding::error(CHECK, text, APPLY));
     }
     let mut deny = 0;
@@ -75,20 +75,22 @@ fn judge(policy: &ValidatingAdmissionPolicy, facts: &Facts) -> Option<Finding> {
         spec.policy_name.as_deref() == Some(&name) && actions.clone().any(|action| action == "Deny")
     });
     if !bound {
-        let text = format!("no binding has {name} deny");
+        let text = format!("{name} has no binding with the action Deny");
         return Some(Finding::error(CHECK, text, APPLY));
     }
     let warnings =
         policy.status.as_ref().and_then(|it| it.type_checking.as_ref()?.expression_warnings.as_deref());
     if let Some(warning) = warnings.and_then(<[_]>::first) {
         let text = format!("{name}: {}: {}", warning.field_ref, plain::line(&warning.warning, 200));
-        let to_do = "The API server does not understand the policy as it is meant: is the version of Kubernetes supported? See docs/install.md.";
+        let to_do = "The API server may not evaluate the policy as intended: is this version of Kubernetes supported? See docs/install.md.";
         return Some(Finding::warning(CHECK, text, to_do));
     }
     let fails =
         policy.spec.as_ref().and_then(|it| it.failure_policy.as_deref()).is_none_or(|it| it == "Fail");
-    (!fails)
-        .then(|| Finding::warning(CHECK, format!("{name} has failurePolicy Ignore: its errors admit"), APPLY))
+    (!fails).then(|| {
+        let text = format!("{name} has failurePolicy Ignore: if it fails, requests are admitted");
+        Finding::warning(CHECK, text, APPLY)
+    })
 }
 
 /// Whether the API server denies a dry run; the controller checks the same (docs/adr/0006-see-the-policy-deny.md).
@@ -97,11 +99,11 @@ pub(super) fn denial(facts: &Facts) -> Vec<Finding> {
     let finding = match &facts.denial {
         Probe::Allowed => Finding::error(
             DENIAL,
-            "the policy pitstop-daemon does not deny: no daemon is kept to its own node, and the controller places no order",
+            "the policy pitstop-daemon does not deny: daemons are not restricted to their own node, and the controller places no orders",
             "Apply deploy/base/daemon/policy.yaml, policy and binding.",
         ),
         Probe::Refused { message, .. } if message.contains(by_policy) => {
-            Finding::ok(DENIAL, "the API server was seen to deny by the policy pitstop-daemon")
+            Finding::ok(DENIAL, "the API server enforces the policy pitstop-daemon")
         }
         Probe::Refused { code: 404, .. } => Finding::error(
             DENIAL,
@@ -127,24 +129,24 @@ pub(super) fn mutating(facts: &Facts) -> Vec<Finding> {
     let is_bound = |name: &str| served.is_some_and(|it| it.bound.iter().any(|bound| bound == name));
     let has = |name: &str| served.is_some_and(|it| it.policies.iter().any(|policy| policy == name));
     let gate = if has(GATE) && is_bound(GATE) {
-        Finding::ok(MUTATING, format!("{GATE} gives Pods that opt in their gate"))
+        Finding::ok(MUTATING, format!("{GATE} adds the readiness gate to Pods that opt in"))
     } else if by_webhook {
-        Finding::ok(MUTATING, "pitstop's webhook gives Pods that opt in their readiness gate")
+        Finding::ok(MUTATING, "pitstop's webhook adds the readiness gate to Pods that opt in")
     } else {
         let folder = if served.is_some() { "target/deploy/default" } else { "target/deploy/gate-webhook" };
-        let text = "nothing gives Pods that opt in a readiness gate: without one, a drain does not take them out of service";
+        let text = "Pods that opt in get no readiness gate: a drain does not take them out of service";
         Finding::warning(MUTATING, text, format!("Apply {folder}: docs/install.md."))
     };
-    let there: Vec<&str> = PARK.into_iter().filter(|name| has(name)).collect();
+    let present: Vec<&str> = PARK.into_iter().filter(|name| has(name)).collect();
     let lacks: Vec<&str> = PARK.into_iter().filter(|name| !(has(name) && is_bound(name))).collect();
-    let park = match (there.as_slice(), lacks.as_slice()) {
+    let park = match (present.as_slice(), lacks.as_slice()) {
         (_, []) => {
             Some(Finding::ok(MUTATING, "workloads that opt in are parked when their template changes"))
         }
         ([], _) => None,
         (_, lacks) => Some(Finding::error(
             MUTATING,
-            format!("of the component park, missing or without a binding: {}", named(lacks)),
+            format!("the component park lacks these policies or their bindings: {}", name_list(lacks)),
             "Apply the component park again: docs/install.md.",
         )),
     };
@@ -162,8 +164,8 @@ pub(super) fn updates_images(facts: &Facts) -> Option<bool> {
 mod tests {
     use k8s_openapi::api::rbac::v1::ClusterRole;
 
-    use super::super::fixtures::{binding, policy as made, whole};
-    use super::super::{Mutating, Verdict};
+    use super::super::fixtures::{binding, healthy, policy as made};
+    use super::super::{Level, Mutating};
     use super::*;
 
     /// Names of a kind's objects in a file.
@@ -216,17 +218,17 @@ mod tests {
     }
 
     fn with(change: impl FnOnce(&mut Facts)) -> Vec<Finding> {
-        let mut facts = whole();
+        let mut facts = healthy();
         change(&mut facts);
-        validating(&facts).into_iter().filter(|it| it.verdict != Verdict::Ok).collect()
+        validating(&facts).into_iter().filter(|it| it.verdict != Level::Ok).collect()
     }
 
     #[test]
     fn a_policy_without_effect_is_an_error() {
         let bindings = || REQUIRED.iter().filter(|it| **it != "pitstop-users").map(|it| binding(it, "Deny"));
         let unbound = with(|it| it.bindings = Known::Is(bindings().collect()));
-        assert_eq!((unbound.len(), unbound[0].verdict), (1, Verdict::Error));
-        assert_eq!(unbound[0].text, "no binding has pitstop-users deny");
+        assert_eq!((unbound.len(), unbound[0].verdict), (1, Level::Error));
+        assert_eq!(unbound[0].text, "pitstop-users has no binding with the action Deny");
         let audits = bindings().chain([binding("pitstop-users", "Audit")]).collect();
         let audited = with(|it| it.bindings = Known::Is(audits));
         assert_eq!(audited, unbound);
@@ -249,31 +251,31 @@ mod tests {
 
     #[test]
     fn only_the_policys_own_denial_counts() {
-        let told = |probe: Probe| denial(&Facts { denial: probe, ..whole() })[0].verdict;
+        let result = |probe: Probe| denial(&Facts { denial: probe, ..healthy() })[0].verdict;
         let refused = |code: u16, message: &str| Probe::Refused { code, message: message.to_owned() };
         let denied = "nodeworks.pitstop.dev \"self-check.pitstop.dev\" is forbidden: ValidatingAdmissionPolicy \
                       'pitstop-daemon' with binding 'pitstop-daemon' denied request: no";
-        assert_eq!(told(refused(403, denied)), Verdict::Ok);
-        assert_eq!(told(refused(403, "User \"u\" cannot create resource \"nodeworks\"")), Verdict::Unknown);
-        assert_eq!(told(refused(404, "404 page not found")), Verdict::Error);
-        assert_eq!(told(Probe::Allowed), Verdict::Error);
+        assert_eq!(result(refused(403, denied)), Level::Ok);
+        assert_eq!(result(refused(403, "User \"u\" cannot create resource \"nodeworks\"")), Level::Unknown);
+        assert_eq!(result(refused(404, "404 page not found")), Level::Error);
+        assert_eq!(result(Probe::Allowed), Level::Error);
     }
 
     #[test]
     fn the_gate_comes_from_a_policy_or_from_the_webhook() {
-        let told = |mutating: Known<Mutating>| super::mutating(&Facts { mutating, ..whole() });
-        let none = told(Known::Missing);
-        assert!(none[0].verdict == Verdict::Warning && none[0].to_do.contains("gate-webhook"), "{none:?}");
+        let found = |mutating: Known<Mutating>| super::mutating(&Facts { mutating, ..healthy() });
+        let none = found(Known::Missing);
+        assert!(none[0].verdict == Level::Warning && none[0].to_do.contains("gate-webhook"), "{none:?}");
         let half = |bound: &[&str]| {
             let all = PARK.iter().chain([&GATE]).map(|it| (*it).to_owned()).collect();
-            told(Known::Is(Mutating {
+            found(Known::Is(Mutating {
                 policies: all,
                 bound: bound.iter().map(|it| (*it).to_owned()).collect(),
             }))
         };
         let found = half(&[GATE, "pitstop-park", "pitstop-armed", "pitstop-unpark"]);
-        assert_eq!((found[0].verdict, found[1].verdict), (Verdict::Ok, Verdict::Error));
+        assert_eq!((found[0].verdict, found[1].verdict), (Level::Ok, Level::Error));
         assert!(found[1].text.ends_with("pitstop-strip"), "{found:?}");
-        assert!(half(&[&PARK[..], &[GATE]].concat()).iter().all(|it| it.verdict == Verdict::Ok));
+        assert!(half(&[&PARK[..], &[GATE]].concat()).iter().all(|it| it.verdict == Level::Ok));
     }
 }

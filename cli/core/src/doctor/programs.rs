@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::{Facts, Finding, Verdict};
+use super::{Facts, Finding, Level};
 use crate::known::Known;
 use crate::plain;
 
@@ -52,7 +52,7 @@ pub(super) fn daemons(facts: &Facts) -> Vec<Finding> {
 fn absent(check: &'static str, kind: &str, system: &str) -> Finding {
     Finding::error(
         check,
-        format!("there is no {kind} of it in namespace {system}"),
+        format!("there is no {kind} of pitstop in namespace {system}"),
         "Install pitstop (docs/install.md), or name its namespace with --controller-namespace.",
     )
 }
@@ -73,14 +73,14 @@ fn judge(check: &'static str, what: &str, counts: Counts, facts: &Facts) -> Find
         } else {
             "Compare its nodeSelector with the labels of the nodes."
         };
-        return Finding::error(check, format!("{what} is to have no Pod"), to_do);
+        return Finding::error(check, format!("{what} has no desired Pods"), to_do);
     }
     let ready_of = format!("{what}: {ready} of {wanted} Pods ready");
     if ready >= wanted && updated >= wanted {
         return Finding::ok(check, ready_of);
     }
     if ready >= wanted {
-        let text = format!("{ready_of}, {updated} of {wanted} of its present template");
+        let text = format!("{ready_of}, {updated} of {wanted} with the current template");
         return Finding::warning(
             check,
             text,
@@ -88,25 +88,25 @@ fn judge(check: &'static str, what: &str, counts: Counts, facts: &Facts) -> Find
         );
     }
     let component = if check == CONTROLLER { "controller" } else { "daemon" };
-    let (why, to_do) = first_wrong(component, facts).unwrap_or_else(|| {
+    let (why, to_do) = first_not_ready(component, facts).unwrap_or_else(|| {
         (String::new(), format!("See its events: kubectl -n {} describe {what}", facts.system))
     });
     let finding = Finding::error(check, format!("{ready_of}{why}"), to_do);
     // One controller replica can do the work. Each daemon has its own node.
-    let verdict = if ready > 0 && check == CONTROLLER { Verdict::Warning } else { Verdict::Error };
+    let verdict = if ready > 0 && check == CONTROLLER { Level::Warning } else { Level::Error };
     Finding { verdict, ..finding }
 }
 
 /// The first Pod that is not ready, and why.
-fn first_wrong(component: &str, facts: &Facts) -> Option<(String, String)> {
+fn first_not_ready(component: &str, facts: &Facts) -> Option<(String, String)> {
     let pod = of_component(facts, component).find(|pod| !is_ready(pod))?;
     let name = pod.name_any();
     let why = why_not_ready(pod).map(|why| format!(", {}", plain::line(&why, 200))).unwrap_or_default();
     let to_do = format!(
-        "See kubectl -n {} describe pod {name}; docs/troubleshooting.md has \"A Pod of pitstop is not ready\".",
+        "See kubectl -n {} describe pod {name}, and \"A Pod of pitstop is not ready\" in docs/troubleshooting.md.",
         facts.system
     );
-    Some((format!("; {name} is not{why}"), to_do))
+    Some((format!("; {name} is not ready{why}"), to_do))
 }
 
 /// Pods of one program.
@@ -141,17 +141,17 @@ fn why_not_ready(pod: &Pod) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{read, whole};
+    use super::super::fixtures::{healthy, read};
     use super::*;
     use serde_json::json;
 
     fn deployed(replicas: i32, ready: i32, updated: i32) -> Facts {
         let deployment = json!({"metadata": {"name": "pitstop-controller"}, "spec": {"replicas": replicas,
             "selector": {}, "template": {}}, "status": {"readyReplicas": ready, "updatedReplicas": updated}});
-        Facts { deployments: Known::Is(vec![read(deployment)]), ..whole() }
+        Facts { deployments: Known::Is(vec![read(deployment)]), ..healthy() }
     }
 
-    fn first(findings: &[Finding]) -> (Verdict, &str, &str) {
+    fn first(findings: &[Finding]) -> (Level, &str, &str) {
         (findings[0].verdict, &findings[0].text, &findings[0].to_do)
     }
 
@@ -163,27 +163,27 @@ mod tests {
         let facts = Facts { pods: Known::Is(vec![read(waiting)]), ..deployed(2, 0, 2) };
         let findings = controller(&facts);
         let (verdict, text, to_do) = first(&findings);
-        assert_eq!(verdict, Verdict::Error);
+        assert_eq!(verdict, Level::Error);
         assert_eq!(
             text,
-            "deployment/pitstop-controller: 0 of 2 Pods ready; pitstop-controller-x is not, ErrImagePull: not\\u{1b}[2J found"
+            "deployment/pitstop-controller: 0 of 2 Pods ready; pitstop-controller-x is not ready, ErrImagePull: not\\u{1b}[2J found"
         );
         assert!(to_do.contains("describe pod pitstop-controller-x"), "{to_do}");
     }
 
     #[test]
     fn one_replica_does_the_work_and_one_daemon_is_missed() {
-        assert_eq!(controller(&deployed(2, 1, 2))[0].verdict, Verdict::Warning);
+        assert_eq!(controller(&deployed(2, 1, 2))[0].verdict, Level::Warning);
         let rolling = controller(&deployed(2, 2, 1));
         assert!(
-            first(&rolling).1.ends_with("2 of 2 Pods ready, 1 of 2 of its present template"),
+            first(&rolling).1.ends_with("2 of 2 Pods ready, 1 of 2 with the current template"),
             "{rolling:?}"
         );
-        assert_eq!(controller(&deployed(0, 0, 0))[0].verdict, Verdict::Error);
+        assert_eq!(controller(&deployed(0, 0, 0))[0].verdict, Level::Error);
         let set = json!({"metadata": {"name": "pitstop-daemon"}, "spec": {"selector": {}, "template": {}}, "status":
             {"desiredNumberScheduled": 3, "numberReady": 2, "currentNumberScheduled": 3, "numberMisscheduled": 0,
              "updatedNumberScheduled": 3}});
-        let findings = daemons(&Facts { daemon_sets: Known::Is(vec![read(set)]), ..whole() });
-        assert_eq!(first(&findings).0, Verdict::Error);
+        let findings = daemons(&Facts { daemon_sets: Known::Is(vec![read(set)]), ..healthy() });
+        assert_eq!(first(&findings).0, Level::Error);
     }
 }

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{Finding, Verdict, count};
+use super::{Finding, Level, count};
 use crate::draw::{Look, painted};
 use crate::page::wrapped;
 use crate::plain;
@@ -32,18 +32,18 @@ pub fn lines(findings: &[Finding], look: Look) -> Vec<String> {
     lines
 }
 
-fn word(verdict: Verdict) -> (&'static str, Mark) {
+fn word(verdict: Level) -> (&'static str, Mark) {
     match verdict {
-        Verdict::Ok => ("ok", Mark::Done),
-        Verdict::Warning => ("warning", Mark::NotReady),
-        Verdict::Unknown => ("unknown", Mark::NotReady),
-        Verdict::Error => ("error", Mark::Failed),
+        Level::Ok => ("ok", Mark::Done),
+        Level::Warning => ("warning", Mark::NotReady),
+        Level::Unknown => ("unknown", Mark::NotReady),
+        Level::Error => ("error", Mark::Failed),
     }
 }
 
 fn sum(findings: &[Finding]) -> String {
-    let of = |verdict: Verdict| findings.iter().filter(|it| it.verdict == verdict).count();
-    let (errors, warnings, unknown) = (of(Verdict::Error), of(Verdict::Warning), of(Verdict::Unknown));
+    let of = |verdict: Level| findings.iter().filter(|it| it.verdict == verdict).count();
+    let (errors, warnings, unknown) = (of(Level::Error), of(Level::Warning), of(Level::Unknown));
     let unread = if unknown > 0 { format!(", {unknown} could not be checked") } else { String::new() };
     format!("{}, {}{unread}", count(errors, "error"), count(warnings, "warning"))
 }
@@ -108,10 +108,10 @@ warning  opt-in       a\\u{1b}[2Jb
     #[test]
     fn a_pipe_gets_whole_lines_without_colours() {
         let all = examine(&fixtures::empty());
-        let told = lines(&all, Look::default());
+        let printed = lines(&all, Look::default());
         let to_do = all.iter().filter(|it| !it.to_do.is_empty()).count();
-        assert_eq!(told.len(), all.len() + to_do + 1);
-        assert!(told.iter().all(|it| !it.contains('\u{1b}')));
+        assert_eq!(printed.len(), all.len() + to_do + 1);
+        assert!(printed.iter().all(|it| !it.contains('\u{1b}')));
         let coloured = lines(&some(), Look { colour: true, ..Look::default() });
         assert!(coloured[1].starts_with("\u{1b}[31merror"), "{coloured:?}");
     }

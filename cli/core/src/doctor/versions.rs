@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pitstop_api::image::Reference;
 
 use super::programs::of_component;
-use super::{Facts, Finding, named};
+use super::{Facts, Finding, name_list};
 use crate::known::Known;
 use crate::plain;
 
@@ -20,11 +20,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         // Another check reports missing Pods.
         return Vec::new();
     }
-    let told = |all: &BTreeSet<Version>| named(&all.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let list = |all: &BTreeSet<Version>| name_list(&all.iter().map(ToString::to_string).collect::<Vec<_>>());
     let text = format!(
         "controller {}, daemons {}, this program {}",
-        told(&controllers),
-        told(&daemons),
+        list(&controllers),
+        list(&daemons),
         facts.version
     );
     let all: BTreeSet<&Version> = controllers.union(&daemons).collect();
@@ -32,17 +32,17 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         return vec![Finding::warning(
             CHECK,
             text,
-            "Compare the images with those that you built: their tags name no version.",
+            "The tags of the images name no version: compare the images with those that you built.",
         )];
     }
-    let ours = Version::Named(facts.version.clone());
-    let finding = match (all.len(), all.contains(&ours)) {
+    let own = Version::Named(facts.version.clone());
+    let finding = match (all.len(), all.contains(&own)) {
         (1, true) => Finding::ok(CHECK, text),
         (1, false) => Finding::warning(CHECK, text, "Use kubectl-pitstop of the installed version."),
         _ => Finding::warning(
             CHECK,
             text,
-            "Two versions work together for the time of an update. Bring all to one version: docs/upgrade.md.",
+            "Two versions work together only during an upgrade. Bring all to one version: docs/upgrade.md.",
         ),
     };
     vec![finding]
@@ -91,13 +91,13 @@ fn version(image: &str) -> Version {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Verdict;
-    use super::super::fixtures::{program, whole};
+    use super::super::Level;
+    use super::super::fixtures::{healthy, program};
     use super::*;
 
     fn with(controller: &str, daemon: &str) -> Finding {
         let pods = vec![program("controller", "node1", controller), program("daemon", "node1", daemon)];
-        check(&Facts { pods: Known::Is(pods), version: "0.2.0".into(), ..whole() }).remove(0)
+        check(&Facts { pods: Known::Is(pods), version: "0.2.0".into(), ..healthy() }).remove(0)
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
             with("pitstop.dev/controller:0.2.0-3c14e7f0a9d2", "registry.example.com:5000/daemon:v0.2.0");
         assert_eq!(same, Finding::ok(CHECK, "controller 0.2.0, daemons 0.2.0, this program 0.2.0"));
         let skew = with("pitstop.dev/controller:0.2.0", "pitstop.dev/daemon:0.1.0");
-        assert!(skew.verdict == Verdict::Warning && skew.to_do.contains("docs/upgrade.md"), "{skew:?}");
+        assert!(skew.verdict == Level::Warning && skew.to_do.contains("docs/upgrade.md"), "{skew:?}");
         let older = with("pitstop.dev/controller:0.1.0", "pitstop.dev/daemon:0.1.0");
         assert!(older.to_do.starts_with("Use kubectl-pitstop"), "{older:?}");
     }
@@ -116,7 +116,7 @@ mod tests {
         let digest = format!("pitstop.dev/daemon@sha256:{}", "0".repeat(64));
         let found = with("pitstop.dev/controller:0.2.0", &digest);
         assert!(
-            found.verdict == Verdict::Warning && found.text.contains("daemons pitstop.dev/daemon@"),
+            found.verdict == Level::Warning && found.text.contains("daemons pitstop.dev/daemon@"),
             "{found:?}"
         );
         assert_eq!(version("x:latest"), Version::Unnamed("x:latest".into()));

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Facts, Finding, Probe, SELF_CHECK, Verdict, WEBHOOK, count, named};
+use super::{Facts, Finding, Level, Probe, SELF_CHECK, WEBHOOK, count, name_list};
 use crate::known::Known;
 use crate::plain;
 
@@ -16,7 +16,7 @@ const REQUIRED: [&str; 3] =
 /// (controller/src/certs/keeper.rs).
 const LATE: i64 = 25;
 /// The webhook fails open: docs/adr/0004-fail-open-webhook.md.
-const OPEN: &str = "requests are judged later, by the controller, and get no defaults of the webhook";
+const OPEN: &str = "the controller validates requests later, and the webhook sets no defaults";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let configuration = match &facts.webhook {
@@ -31,7 +31,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         REQUIRED.into_iter().filter(|name| !configuration.iter().any(|it| it.name == *name)).collect();
     let mut findings = Vec::new();
     if !missing.is_empty() {
-        let text = format!("the configuration {WEBHOOK} lacks {}", named(&missing));
+        let text = format!("the configuration {WEBHOOK} lacks {}", name_list(&missing));
         findings.push(Finding::error(CHECK, text, "Apply the installation again: docs/install.md."));
     }
     let ready = match &facts.endpoints {
@@ -63,18 +63,18 @@ pub(super) fn certificate(facts: &Facts) -> Vec<Finding> {
         Known::Is(_) => {}
     }
     let to_do = format!(
-        "See the leader's log: kubectl -n {} logs deployment/pitstop-controller. It makes the certificate and writes its authority.",
+        "See the leader's log: kubectl -n {} logs deployment/pitstop-controller. The leader makes the certificate, and writes its authority.",
         facts.system
     );
     let none: Vec<&str> =
         facts.authorities.iter().filter(|it| it.ends.is_none()).map(|it| it.webhook.as_str()).collect();
     if !none.is_empty() {
-        let text = format!("no caBundle that can be read for {}: {OPEN}", named(&none));
+        let text = format!("no readable caBundle for {}: {OPEN}", name_list(&none));
         return vec![Finding::error(CERTIFICATE, text, to_do)];
     }
     let Some(ends) = facts.authorities.iter().filter_map(|it| it.ends).min() else { return Vec::new() };
     let Known::Is(now) = &facts.now else {
-        return vec![Finding::unknown(CERTIFICATE, "the API server's time", "no time in the answer")];
+        return vec![Finding::unknown(CERTIFICATE, "the API server's time", "no time in the response")];
     };
     vec![dated(ends, *now, to_do)]
 }
@@ -83,11 +83,11 @@ fn dated(ends: DateTime<Utc>, now: DateTime<Utc>, to_do: String) -> Finding {
     let left = ends.signed_duration_since(now).num_days();
     let on = ends.format("%Y-%m-%d");
     if ends <= now {
-        let text = format!("the webhook's certificate authority ended on {on}: {OPEN}");
+        let text = format!("the webhook's certificate authority expired on {on}: {OPEN}");
         return Finding::error(CERTIFICATE, text, to_do);
     }
     let text = format!(
-        "the webhook's certificate authority ends on {on}, in {}",
+        "the webhook's certificate authority expires on {on}, in {}",
         count(usize::try_from(left).unwrap_or(0), "day")
     );
     if left < LATE {
@@ -102,13 +102,13 @@ pub(super) fn answer(facts: &Facts) -> Vec<Finding> {
         Probe::Allowed => Finding::error(
             ANSWER,
             format!("the API server does not reach the webhook: {OPEN}"),
-            "Let it reach port 9443 of the controller's Pods: docs/tasks/harden.md#network. Look for \"failed calling webhook\" in its log.",
+            "Let the API server reach port 9443 of the controller's Pods: docs/tasks/harden.md#network. Look for \"failed calling webhook\" in its log.",
         ),
         Probe::Refused { message, .. } if message.contains("mcontainerrecreaterequest.pitstop.dev") => {
             Finding::ok(ANSWER, "the webhook answers the API server")
         }
         Probe::Refused { code: 404, message } if !message.contains(SELF_CHECK) => Finding {
-            verdict: Verdict::Error,
+            verdict: Level::Error,
             text: "ContainerRecreateRequests are not served, or the namespace does not exist".to_owned(),
             to_do: format!("{}; see docs/install.md.", plain::line(message, 200)),
             check: ANSWER,
@@ -126,27 +126,27 @@ mod tests {
     use serde_json::json;
 
     use super::super::Expiry;
-    use super::super::fixtures::{at, read, whole};
+    use super::super::fixtures::{at, healthy, read};
     use super::*;
 
     fn ending(days: i64) -> Finding {
         let ends = Some(at(0) + TimeDelta::days(days));
         let authorities = vec![Expiry { webhook: REQUIRED[0].into(), ends }];
-        certificate(&Facts { authorities, now: Known::Is(at(0)), ..whole() }).remove(0)
+        certificate(&Facts { authorities, now: Known::Is(at(0)), ..healthy() }).remove(0)
     }
 
     #[test]
     fn a_certificate_that_ends_soon_was_not_renewed() {
         assert_eq!(
             ending(90),
-            Finding::ok(CERTIFICATE, "the webhook's certificate authority ends on 2024-02-12, in 90 days")
+            Finding::ok(CERTIFICATE, "the webhook's certificate authority expires on 2024-02-12, in 90 days")
         );
-        assert_eq!(ending(25).verdict, Verdict::Ok);
-        assert_eq!(ending(24).verdict, Verdict::Warning);
-        assert_eq!(ending(0).verdict, Verdict::Error);
+        assert_eq!(ending(25).verdict, Level::Ok);
+        assert_eq!(ending(24).verdict, Level::Warning);
+        assert_eq!(ending(0).verdict, Level::Error);
         let authorities = vec![Expiry { webhook: REQUIRED[0].into(), ends: None }];
-        let none = certificate(&Facts { authorities, ..whole() });
-        assert!(none[0].verdict == Verdict::Error && none[0].text.contains(REQUIRED[0]), "{none:?}");
+        let none = certificate(&Facts { authorities, ..healthy() });
+        assert!(none[0].verdict == Level::Error && none[0].text.contains(REQUIRED[0]), "{none:?}");
     }
 
     #[test]
@@ -156,19 +156,19 @@ mod tests {
                 "conditions": {"ready": ready}}]}))
         };
         let with =
-            |ready: bool| check(&Facts { endpoints: Known::Is(vec![slice(ready)]), ..whole() }).remove(0);
+            |ready: bool| check(&Facts { endpoints: Known::Is(vec![slice(ready)]), ..healthy() }).remove(0);
         assert_eq!(with(true), Finding::ok(CHECK, "configured, with 1 ready Pod behind its Service"));
-        assert_eq!(with(false).verdict, Verdict::Error);
+        assert_eq!(with(false).verdict, Level::Error);
     }
 
     #[test]
     fn a_refusal_by_the_webhook_shows_that_it_answers() {
-        let told = |request: Probe| answer(&Facts { request, ..whole() }).remove(0).verdict;
+        let result = |request: Probe| answer(&Facts { request, ..healthy() }).remove(0).verdict;
         let refused = |code: u16, message: &str| Probe::Refused { code, message: message.to_owned() };
         let webhook = "admission webhook \"mcontainerrecreaterequest.pitstop.dev\" denied the request: no found Pod named x";
-        assert_eq!(told(refused(400, webhook)), Verdict::Ok);
-        assert_eq!(told(Probe::Allowed), Verdict::Error);
-        assert_eq!(told(refused(403, "User \"u\" cannot create")), Verdict::Unknown);
-        assert_eq!(told(refused(404, "404 page not found")), Verdict::Error);
+        assert_eq!(result(refused(400, webhook)), Level::Ok);
+        assert_eq!(result(Probe::Allowed), Level::Error);
+        assert_eq!(result(refused(403, "User \"u\" cannot create")), Level::Unknown);
+        assert_eq!(result(refused(404, "404 page not found")), Level::Error);
     }
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::plain;
 use crate::rollouts;
-use crate::standing::{Progress, Standing};
+use crate::summary::{Progress, Summary};
 use crate::target::Target;
 
 pub(crate) use requests::short_id;
@@ -97,20 +97,20 @@ impl Item {
     }
 
     /// The item of a request.
-    fn of(name: impl Into<String>, standing: &Standing) -> Self {
+    fn of(name: impl Into<String>, summary: &Summary) -> Self {
         Self {
-            mark: mark(standing),
+            mark: mark(summary),
             name: name.into(),
-            since: standing.since,
-            reason: plain::line(&standing.reason, 128),
-            text: plain::line(&standing.message, MOST_TEXT),
+            since: summary.since,
+            reason: plain::line(&summary.reason, 128),
+            text: plain::line(&summary.message, MOST_TEXT),
             ..Self::default()
         }
     }
 }
 
-fn mark(standing: &Standing) -> Mark {
-    match standing.progress {
+fn mark(summary: &Summary) -> Mark {
+    match summary.progress {
         Progress::Open => Mark::Working,
         Progress::Succeeded => Mark::Done,
         Progress::Failed => Mark::Failed,
@@ -208,17 +208,17 @@ pub fn tree(about: About<'_>, objects: &Objects) -> Tree {
         About::Workload(kind, name) => {
             let own = objects.of_workload(kind, name);
             let target = Target::Workload(kind, name.to_owned()).to_string();
-            return made(about, vec![pods::workload(&target, &own)], &own);
+            return assemble(about, vec![pods::workload(&target, &own)], &own);
         }
         About::Pod(name) => objects
             .pods
             .iter()
             .filter(|pod| pod.metadata.name.as_deref() == Some(name))
-            .map(|pod| pods::whole(pod, objects))
+            .map(|pod| pods::single(pod, objects))
             .collect(),
         About::Requests => requests::all(objects),
     };
-    made(about, items, objects)
+    assemble(about, items, objects)
 }
 
 /// The namespaces with open requests or rollouts, those with failures first.
@@ -233,7 +233,7 @@ fn everywhere(objects: &Objects) -> Vec<Item> {
     all
 }
 
-fn made(about: About<'_>, items: Vec<Item>, objects: &Objects) -> Tree {
+fn assemble(about: About<'_>, items: Vec<Item>, objects: &Objects) -> Tree {
     let unread = objects.unread.iter().map(|why| plain::line(why, MOST_TEXT)).collect();
     Tree { items, unread, resource_versions: versions(matches!(about, About::Everywhere), objects) }
 }

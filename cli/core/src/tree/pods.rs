@@ -7,20 +7,20 @@ use kube::ResourceExt as _;
 use pitstop_api::rollout::{InPlaceRollout, POD_REVISION, PodState, UpdateEnd};
 
 use super::requests::{change, created, failed_last, is_done_by, of_pod, short_id};
-use super::rollout::{rollout, told};
+use super::rollout::{request_text, rollout};
 use super::{Item, Mark, Objects, Part};
 use crate::plain;
-use crate::standing::{Progress, standing};
+use crate::summary::{Progress, summary};
 
 /// A workload: its rollouts, and its Pods by node.
 pub(super) fn workload(name: &str, objects: &Objects) -> Item {
     let mut items: Vec<Item> = objects.rollouts.iter().map(rollout).collect();
     let mut nodes: BTreeMap<String, Vec<Item>> = BTreeMap::new();
-    let acts = objects.rollouts.first();
+    let acting = objects.rollouts.first();
     for pod in &objects.pods {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let node = node.map_or_else(|| "no node yet".to_owned(), |node| plain::line(&node, 253));
-        let pod = Item { part: Part::Pod, ..member(pod, acts, objects) };
+        let pod = Item { part: Part::Pod, ..member(pod, acting, objects) };
         nodes.entry(node).or_default().push(pod);
     }
     items.extend(nodes.into_iter().map(|(node, mut pods)| {
@@ -34,13 +34,13 @@ pub(super) fn workload(name: &str, objects: &Objects) -> Item {
 }
 
 /// A Pod of a workload: with its open requests, or in one line.
-fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
+fn member(pod: &Pod, acting: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     let name = plain::line(&pod.name_any(), 253);
     let items = of_pod(objects, &pod.name_any());
-    let interest = acts.and_then(|it| it.status.as_ref()).map(|it| it.pods_of_interest.as_slice());
+    let interest = acting.and_then(|it| it.status.as_ref()).map(|it| it.pods_of_interest.as_slice());
     let interest = interest.unwrap_or_default().iter().find(|it| it.name == pod.name_any());
     if let Some(failed) = interest.filter(|it| it.state == PodState::Failed) {
-        let text = told(&failed.request, &failed.message);
+        let text = request_text(&failed.request, &failed.message);
         return Item { mark: Mark::Failed, reason: "Failed".to_owned(), text, items, ..Item::new(name) };
     }
     let ready = ready(pod);
@@ -48,11 +48,11 @@ fn member(pod: &Pod, acts: Option<&InPlaceRollout>, objects: &Objects) -> Item {
     if let Some(first) = requests.next() {
         return at_work(name, ready, first, requests.collect());
     }
-    let mark = match acts {
+    let mark = match acting {
         _ if !ready => Mark::NotReady,
-        Some(acts) if is_newer(pod, acts) => Mark::Plain,
-        Some(acts) if is_current(pod, acts) || is_done_by(objects, acts, &pod.name_any()) => Mark::Done,
-        Some(acts) if is_under_way(acts) => Mark::Waiting,
+        Some(acting) if is_newer(pod, acting) => Mark::Plain,
+        Some(acting) if is_current(pod, acting) || is_done_by(objects, acting, &pod.name_any()) => Mark::Done,
+        Some(acting) if is_under_way(acting) => Mark::Waiting,
         _ => Mark::Plain,
     };
     let text = if ready { String::new() } else { not_ready(pod) };
@@ -67,23 +67,23 @@ fn at_work(name: String, ready: bool, first: Item, others: Vec<Item>) -> Item {
 }
 
 /// The rollout has Pods left.
-fn is_under_way(acts: &InPlaceRollout) -> bool {
-    let status = acts.status.as_ref();
-    standing(acts).progress == Progress::Open
+fn is_under_way(acting: &InPlaceRollout) -> bool {
+    let status = acting.status.as_ref();
+    summary(acting).progress == Progress::Open
         && status.is_some_and(|status| status.current < status.pods || status.restart.is_some())
 }
 
 /// The Pod was made after the restart began: the restart leaves it alone.
-fn is_newer(pod: &Pod, acts: &InPlaceRollout) -> bool {
-    let restart = acts.status.as_ref().and_then(|status| status.restart.as_ref());
+fn is_newer(pod: &Pod, acting: &InPlaceRollout) -> bool {
+    let restart = acting.status.as_ref().and_then(|status| status.restart.as_ref());
     let newest = restart.and_then(|restart| restart.newest_pod);
     newest.is_some_and(|newest| created(pod).is_some_and(|made| made > newest))
 }
 
 /// The Pod has the revision of the last update, by its annotation or label. A Deployment's Pod with neither has
 /// the template of its ReplicaSet: it counts once the update has succeeded.
-fn is_current(pod: &Pod, acts: &InPlaceRollout) -> bool {
-    let update = acts.status.as_ref().and_then(|status| status.update.as_ref());
+fn is_current(pod: &Pod, acting: &InPlaceRollout) -> bool {
+    let update = acting.status.as_ref().and_then(|status| status.update.as_ref());
     let label = pod.labels().get("controller-revision-hash");
     let revision = pod.annotations().get(POD_REVISION).or(label);
     update.is_some_and(|update| {
@@ -92,7 +92,7 @@ fn is_current(pod: &Pod, acts: &InPlaceRollout) -> bool {
 }
 
 /// One Pod with all of its containers, and the requests for it.
-pub(super) fn whole(pod: &Pod, objects: &Objects) -> Item {
+pub(super) fn single(pod: &Pod, objects: &Objects) -> Item {
     let spec = pod.spec.as_ref();
     let node = spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node yet");
     let mark = if ready(pod) { Mark::Plain } else { Mark::NotReady };
@@ -144,7 +144,7 @@ fn not_ready(pod: &Pod) -> String {
         return "is being deleted".to_owned();
     }
     let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-    let told = conditions.iter().find(|it| it.type_ == "Ready");
-    let why = change(None, told.and_then(|it| it.message.clone()));
+    let ready = conditions.iter().find(|it| it.type_ == "Ready");
+    let why = change(None, ready.and_then(|it| it.message.clone()));
     if why.is_empty() { "not ready".to_owned() } else { format!("not ready: {}", plain::line(&why, 200)) }
 }

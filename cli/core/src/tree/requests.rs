@@ -10,7 +10,7 @@ use pitstop_api::rollout::InPlaceRollout;
 use super::rollout::{rollout, with_pods};
 use super::{Item, MOST_TEXT, Mark, Objects, Part};
 use crate::plain;
-use crate::standing::{Progress, Request, standing};
+use crate::summary::{Progress, Request, summary};
 
 /// Every request that is open, and every rollout; those that have failed first.
 pub(super) fn open(objects: &Objects) -> Vec<Item> {
@@ -56,18 +56,17 @@ pub(super) fn is_done_by(objects: &Objects, rollout: &InPlaceRollout, pod: &str)
     fn done<R: Request>(request: &R, rollout: &InPlaceRollout) -> bool {
         let mut owners = request.meta().owner_references.iter().flatten();
         let own = owners.any(|owner| Some(&owner.uid) == rollout.metadata.uid.as_ref());
-        own && standing(request).progress == Progress::Succeeded
+        own && summary(request).progress == Progress::Succeeded
     }
     objects.restarts.iter().any(|it| it.spec.pod_name == pod && done(it, rollout))
         || objects.updates.iter().any(|it| it.spec.pod_ref.name == pod && done(it, rollout))
 }
 
-fn begun<R: Request>(request: &R) -> Item {
-    let standing = standing(request);
+fn request_item<R: Request>(request: &R) -> Item {
+    let summary = summary(request);
     let name = format!("{}/{}", R::KIND.singular(), request.name_any());
-    let item = Item::of(plain::line(&name, 300), &standing);
-    let since =
-        if standing.progress == Progress::Open { created(request).or(item.since) } else { item.since };
+    let item = Item::of(plain::line(&name, 300), &summary);
+    let since = if summary.progress == Progress::Open { created(request).or(item.since) } else { item.since };
     Item { since, ..item }
 }
 
@@ -89,7 +88,7 @@ fn detail(container: &str) -> Item {
 }
 
 fn restart(request: &ContainerRecreateRequest) -> Item {
-    let item = begun(request);
+    let item = request_item(request);
     let status = request.status.as_ref();
     let parts = status.map(|status| status.container_recreate_states.as_slice()).unwrap_or_default();
     let target = status.and_then(|status| status.target.as_ref());
@@ -116,7 +115,7 @@ fn restart(request: &ContainerRecreateRequest) -> Item {
 }
 
 fn resize(request: &PodResize) -> Item {
-    let item = begun(request);
+    let item = request_item(request);
     let containers = request.status.as_ref().map(|it| it.containers.as_slice()).unwrap_or_default();
     let container = |of: &pitstop_api::resize::ContainerStatus| {
         let shown = |values: &pitstop_api::resize::Values| {
@@ -136,7 +135,7 @@ fn resize(request: &PodResize) -> Item {
 }
 
 fn update(request: &PodImageUpdate) -> Item {
-    let item = begun(request);
+    let item = request_item(request);
     let status = request.status.as_ref();
     let containers = status.map(|it| it.containers.as_slice()).unwrap_or_default();
     let container = |of: &pitstop_api::image_update::ContainerStatus| {

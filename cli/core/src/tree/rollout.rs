@@ -7,17 +7,17 @@ use pitstop_api::rollout::{InPlaceRollout, InPlaceRolloutStatus, Phase, PodState
 use super::requests::{change, milliseconds, short_digest};
 use super::{Item, MOST_TEXT, Mark, Part};
 use crate::plain;
-use crate::standing::{Progress, standing};
+use crate::summary::{Progress, summary};
 
 /// A rollout in one line, with its progress in the next ones.
 pub(super) fn rollout(rollout: &InPlaceRollout) -> Item {
-    let standing = standing(rollout);
+    let summary = summary(rollout);
     let name = plain::line(&format!("inplacerollout/{}", rollout.name_any()), 300);
-    let item = Item::of(name, &standing);
-    let mark = if standing.phase == Phase::Paused.name() { Mark::Waiting } else { item.mark };
+    let item = Item::of(name, &summary);
+    let mark = if summary.phase == Phase::Paused.name() { Mark::Waiting } else { item.mark };
     let item = Item { mark, ..item };
     let Some(status) = &rollout.status else { return item };
-    let open = standing.progress == Progress::Open;
+    let open = summary.progress == Progress::Open;
     let mut items = Vec::new();
     items.extend(counts(status, item.mark));
     if let Some(of) = &status.update {
@@ -46,7 +46,7 @@ pub(super) fn with_pods(of: &InPlaceRollout) -> Item {
             PodState::Failed => (Mark::Failed, "Failed"),
             PodState::Started => (Mark::Working, "Started"),
         };
-        let text = told(&pod.request, &pod.message);
+        let text = request_text(&pod.request, &pod.message);
         Item {
             mark,
             reason: reason.to_owned(),
@@ -58,9 +58,9 @@ pub(super) fn with_pods(of: &InPlaceRollout) -> Item {
 }
 
 /// A request's name and message.
-pub(super) fn told(request: &str, message: &str) -> String {
-    let told = if message.is_empty() { request.to_owned() } else { format!("{request}: {message}") };
-    plain::line(&told, MOST_TEXT)
+pub(super) fn request_text(request: &str, message: &str) -> String {
+    let text = if message.is_empty() { request.to_owned() } else { format!("{request}: {message}") };
+    plain::line(&text, MOST_TEXT)
 }
 
 fn detail(name: &str, text: String) -> Item {
@@ -77,8 +77,8 @@ fn counts(status: &InPlaceRolloutStatus, mark: Mark) -> Option<Item> {
 
 fn update(update: &Update) -> Item {
     let from = update.from.as_ref().map(|from| plain::line(from, 63));
-    let way = if update.rolling_back { " (going back)" } else { "" };
-    let text = format!("{}{way}", change(from, Some(plain::line(&update.revision, 63))));
+    let direction = if update.rolling_back { " (rolling back)" } else { "" };
+    let text = format!("{}{direction}", change(from, Some(plain::line(&update.revision, 63))));
     let reason = update.ended.map(|end| end.name().to_owned()).unwrap_or_default();
     Item { reason, text, ..Item::new("update") }
 }

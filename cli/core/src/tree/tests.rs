@@ -31,7 +31,7 @@ pub(super) fn restart(
     name: &str,
     pod: &str,
     owner: Option<&str>,
-    said: (&str, &str, &str),
+    condition: (&str, &str, &str),
 ) -> ContainerRecreateRequest {
     let owners =
         owner.map(|uid| json!([{"apiVersion": "v1", "kind": "InPlaceRollout", "name": "web", "uid": uid}]));
@@ -40,7 +40,7 @@ pub(super) fn restart(
         "metadata": {"name": name, "generation": 1, "creationTimestamp": at(10), "ownerReferences": owners},
         "spec": {"podName": pod, "containers": [{"name": "app"}]},
         "status": {"phase": "Recreating", "observedGeneration": 1, "containerRecreateStates": states,
-            "conditions": conditions(said.0, said.1, said.2),
+            "conditions": conditions(condition.0, condition.1, condition.2),
             "target": {"podUID": "u", "nodeName": "node1", "containers": [{"name": "app", "restartCount": 2,
                 "containerID": "containerd://0123456789abcdef0123"}]}},
     }))
@@ -108,9 +108,9 @@ fn two_hundred_pods_stay_readable_and_fit_the_terminal() {
     let lines = draw(&tree, at(80), Look { size: Some((80, 24)), ..Look::default() });
     let text = lines.join("\n");
     assert!(lines.len() <= 24, "{text}");
-    for told in ["web-b", "web-e", "99 other Pods", "98 waiting, 1 done", "1 done, 98 waiting"] {
-        let either = text.contains(told) || told.contains("done") && text.contains("1 done, 98 waiting");
-        assert!(either, "{told} is missing in\n{text}");
+    for part in ["web-b", "web-e", "99 other Pods", "98 waiting, 1 done", "1 done, 98 waiting"] {
+        let either = text.contains(part) || part.contains("done") && text.contains("1 done, 98 waiting");
+        assert!(either, "{part} is missing in\n{text}");
     }
     let low = draw(&tree, at(80), Look { size: Some((80, 6)), ..Look::default() });
     assert_eq!(low.len(), 6);
@@ -152,8 +152,8 @@ fn without_a_target_what_is_open_is_shown_and_what_cannot_be_read_is_told() {
 
 #[test]
 fn each_namespace_in_which_something_is_open_is_shown_and_failures_come_first() {
-    let of = |namespace: &str, said: (&str, &str, &str)| {
-        let mut object = restart("one", "web-a", None, said);
+    let of = |namespace: &str, condition: (&str, &str, &str)| {
+        let mut object = restart("one", "web-a", None, condition);
         object.metadata.namespace = Some(namespace.to_owned());
         object.metadata.resource_version = Some(format!("{}", namespace.len()));
         object

@@ -13,16 +13,16 @@ use pitstop_cli_core::doctor::{Expiry, Facts, KRUISE_WEBHOOK, Mutating, WEBHOOK}
 use pitstop_cli_core::known::Known;
 use x509_parser::pem::Pem;
 
-use super::gather::{OURS, labelled};
+use super::gather::{PITSTOP, labelled};
 use crate::session::{Session, known};
 
 /// Only the facts about admission.
-pub(super) async fn ask(session: &Session, system: &str) -> Facts {
+pub(super) async fn facts(session: &Session, system: &str) -> Facts {
     let webhooks = session.cluster::<MutatingWebhookConfiguration>();
     let slices = labelled("kubernetes.io/service-name=pitstop-webhook");
     let (policies, bindings, mutating, webhook, kruise, endpoints) = futures::join!(
-        session.known_list(session.cluster::<ValidatingAdmissionPolicy>(), labelled(OURS)),
-        session.known_list(session.cluster::<ValidatingAdmissionPolicyBinding>(), labelled(OURS)),
+        session.known_list(session.cluster::<ValidatingAdmissionPolicy>(), labelled(PITSTOP)),
+        session.known_list(session.cluster::<ValidatingAdmissionPolicyBinding>(), labelled(PITSTOP)),
         mutating(session),
         webhooks.get_opt(WEBHOOK),
         webhooks.get_opt(KRUISE_WEBHOOK),
@@ -43,8 +43,8 @@ async fn mutating(session: &Session) -> Known<Mutating> {
     };
     // `from_gvk` makes the plural by English grammar: mutatingadmissionpolicies.
     let (policies, bindings) = futures::join!(
-        session.known_list(of("MutatingAdmissionPolicy"), labelled(OURS)),
-        session.known_list(of("MutatingAdmissionPolicyBinding"), labelled(OURS)),
+        session.known_list(of("MutatingAdmissionPolicy"), labelled(PITSTOP)),
+        session.known_list(of("MutatingAdmissionPolicyBinding"), labelled(PITSTOP)),
     );
     let bound = match bindings {
         Known::Is(bindings) => bindings,

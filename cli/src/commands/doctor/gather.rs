@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use kube::api::ListParams;
 use pitstop_api::nodework::NodeWork;
-use pitstop_cli_core::doctor::{Facts, expected};
+use pitstop_cli_core::doctor::{Facts, definition_names};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::opt_in;
 
@@ -16,21 +16,21 @@ use crate::failure::Failure;
 use crate::session::{Session, known};
 
 /// The label of all of pitstop's own objects.
-pub(super) const OURS: &str = "app.kubernetes.io/name=pitstop";
+pub(super) const PITSTOP: &str = "app.kubernetes.io/name=pitstop";
 const CONTROLLER: &str = "app.kubernetes.io/name=pitstop,app.kubernetes.io/component=controller";
 const DAEMON: &str = "app.kubernetes.io/name=pitstop,app.kubernetes.io/component=daemon";
 
 /// All readable facts. Fails only if the API server does not answer at all.
 pub(super) async fn facts(session: &Session, system: &str) -> Result<Facts, Failure> {
-    let (lead, programs, admission, cluster, opt_in, probes) = futures::join!(
-        probes::lead(session, system),
+    let (leader, programs, admission, cluster, opt_in, probes) = futures::join!(
+        probes::lease(session, system),
         programs(session, system),
-        admission::ask(session, system),
+        admission::facts(session, system),
         cluster(session),
         opt_in(session),
-        probes::ask(session),
+        probes::run(session),
     );
-    let (lease, now) = lead?;
+    let (lease, now) = leader?;
     let (deployments, daemon_sets, pods) = programs;
     let (definitions, nodes, books) = cluster;
     let (opted_in, opt_in_bindings, opt_in_role) = opt_in;
@@ -68,7 +68,7 @@ async fn programs(
     futures::join!(
         session.known_list(Api::namespaced(session.client.clone(), system), labelled(CONTROLLER)),
         session.known_list(Api::namespaced(session.client.clone(), system), labelled(DAEMON)),
-        session.known_list(Api::namespaced(session.client.clone(), system), labelled(OURS)),
+        session.known_list(Api::namespaced(session.client.clone(), system), labelled(PITSTOP)),
     )
 }
 
@@ -76,7 +76,7 @@ type Definitions = std::collections::BTreeMap<String, Known<CustomResourceDefini
 
 async fn cluster(session: &Session) -> (Definitions, Known<Vec<Node>>, Known<Vec<NodeWork>>) {
     let api = session.cluster::<CustomResourceDefinition>();
-    let definitions = join_all(expected().into_iter().map(|name| {
+    let definitions = join_all(definition_names().into_iter().map(|name| {
         let api = &api;
         async move {
             let found = known(api.get_opt(&name).await, |it| it);

@@ -18,13 +18,13 @@ use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::session::Session;
 
-/// Of which installation, and in which form.
+/// The installation, and the output format.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The namespace that pitstop runs in.
+    /// The namespace of pitstop.
     #[arg(long, value_name = "NAMESPACE", default_value = "pitstop-system")]
     controller_namespace: String,
-    /// Examine instead what an uninstallation would cut off or leave behind: exit code 1 if something is at work.
+    /// Check instead what an uninstallation would interrupt or leave behind: exit code 1 if something is at work.
     #[arg(long)]
     before_uninstall: bool,
     /// Print the findings as data.
@@ -36,17 +36,17 @@ pub struct Args {
 pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let system = &args.controller_namespace;
     let findings = if args.before_uninstall {
-        examine_remains(&Box::pin(remains::ask(session, system)).await?)
+        examine_remains(&Box::pin(remains::facts(session, system)).await?)
     } else {
         examine(&Box::pin(gather::facts(session, system)).await?)
     };
     if let Some(format) = args.output {
-        output::say(&output::rendered(data(&findings), format)?);
+        output::print(&output::rendered(data(&findings), format)?);
     } else {
         let terminal = std::io::stdout().is_terminal();
         let size = terminal.then(screen::size).map(|(width, _)| (width, usize::MAX));
         for line in lines(&findings, Look { size, ..screen::look(terminal) }) {
-            output::say(&line);
+            output::print(&line);
         }
     }
     Ok(ExitCode::from(exit_code(&findings)))

@@ -12,7 +12,7 @@ use kube::client::Body;
 use kube::core::{Request, Status};
 use pitstop_api::nodework::{NodeWork, NodeWorkSpec};
 use pitstop_api::recreate::{ContainerRecreateRequest, ContainerRecreateRequestSpec, RecreateContainer};
-use pitstop_cli_core::doctor::{Probe, Right, SELF_CHECK, Wanted, wanted};
+use pitstop_cli_core::doctor::{Probe, Right, RightReview, SELF_CHECK, needed_rights};
 use pitstop_cli_core::known::Known;
 use pitstop_kit::describe;
 
@@ -25,7 +25,7 @@ const LEASE: &str = "pitstop-controller";
 const AT_ONCE: usize = 8;
 
 /// The Lease, and the time of the API server's answer. Fails if the API server does not answer.
-pub(super) async fn lead(
+pub(super) async fn lease(
     session: &Session,
     system: &str,
 ) -> Result<(Known<Lease>, Known<DateTime<Utc>>), Failure> {
@@ -50,7 +50,7 @@ pub(super) async fn lead(
 }
 
 /// Dry runs, and rights. Nothing is stored.
-pub(super) async fn ask(session: &Session) -> (Probe, Probe, Vec<Right>) {
+pub(super) async fn run(session: &Session) -> (Probe, Probe, Vec<RightReview>) {
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     let book = NodeWork::new(SELF_CHECK, NodeWorkSpec::default());
     let container = RecreateContainer { name: "app".to_owned(), ..RecreateContainer::default() };
@@ -61,7 +61,8 @@ pub(super) async fn ask(session: &Session) -> (Probe, Probe, Vec<Right>) {
     };
     let request = ContainerRecreateRequest::new(SELF_CHECK, spec);
     let (books, requests) = (session.cluster::<NodeWork>(), session.api::<ContainerRecreateRequest>());
-    let rights = stream::iter(wanted()).map(|it| right(session, it)).buffered(AT_ONCE).collect::<Vec<_>>();
+    let reviews = stream::iter(needed_rights()).map(|it| review(session, it));
+    let rights = reviews.buffered(AT_ONCE).collect::<Vec<_>>();
     let (book, request, rights) =
         futures::join!(books.create(&dry, &book), requests.create(&dry, &request), rights);
     (probe(book.err()), probe(request.err()), rights)
@@ -77,14 +78,14 @@ fn probe(error: Option<kube::Error>) -> Probe {
     }
 }
 
-async fn right(session: &Session, wanted: Wanted) -> Right {
+async fn review(session: &Session, right: Right) -> RightReview {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let attributes = ResourceAttributes {
         namespace: some(&session.namespace),
-        verb: some(wanted.verb),
-        group: some(wanted.group),
-        resource: some(wanted.resource),
-        subresource: some(wanted.subresource),
+        verb: some(right.verb),
+        group: some(right.group),
+        resource: some(right.resource),
+        subresource: some(right.subresource),
         ..ResourceAttributes::default()
     };
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
@@ -92,5 +93,5 @@ async fn right(session: &Session, wanted: Wanted) -> Right {
     let answer = session.cluster().create(&PostParams::default(), &review).await;
     let allowed =
         known(answer.map(Some), |it: SelfSubjectAccessReview| it.status.is_some_and(|it| it.allowed));
-    Right { wanted, allowed }
+    RightReview { right, allowed }
 }

@@ -15,7 +15,7 @@ use pitstop_api::rollout::{InPlaceRollout, TargetKind};
 use pitstop_cli_core::doctor::remains::{Gated, Remains, Requests, Workload, name};
 use pitstop_cli_core::known::Known;
 use pitstop_cli_core::opt_in::ENABLED;
-use pitstop_cli_core::standing::{Request, is_at_work};
+use pitstop_cli_core::summary::{Request, is_at_work};
 use pitstop_cli_core::target::RequestKind;
 use pitstop_cli_core::workload::resource;
 use serde::de::DeserializeOwned;
@@ -26,8 +26,8 @@ use crate::failure::Failure;
 use crate::session::Session;
 
 /// All readable facts. Fails only if the API server does not answer at all.
-pub(super) async fn ask(session: &Session, system: &str) -> Result<Remains, Failure> {
-    probes::lead(session, system).await?;
+pub(super) async fn facts(session: &Session, system: &str) -> Result<Remains, Failure> {
+    probes::lease(session, system).await?;
     let gates = labelled(&format!("{}={ENABLED}", readiness::OPT_IN));
     let (rollouts, restarts, resizes, updates, books, pods, workloads, opt_in, gates) = futures::join!(
         requests::<InPlaceRollout>(session),

@@ -18,7 +18,7 @@ const PAGE: u32 = 500;
 /// Most objects of one kind in a tree.
 pub(super) const MOST: usize = 20_000;
 
-/// All objects as they are now. The tree says which kinds the caller may not read, or are not installed. Fails if the
+/// All objects as they are now. The tree shows which kinds the caller may not read, or are not installed. Fails if the
 /// API server does not answer.
 pub(in crate::commands) async fn all(session: &Session, scope: &Scope) -> Result<Objects, Failure> {
     let (rollouts, restarts, resizes, updates, pods) = futures::try_join!(
@@ -49,7 +49,7 @@ where
         };
         all.extend(answer.items);
         if all.len() >= MOST {
-            let why = format!("of {}, only {} are shown", K::plural(&()), all.len());
+            let why = format!("{}: only the first {} are shown", K::plural(&()), all.len());
             return Ok((all, Some(why)));
         }
         match answer.metadata.continue_.filter(|more| !more.is_empty()) {
@@ -65,7 +65,7 @@ pub(super) fn unread<K: Resource<DynamicType = ()>>(error: &kube::Error) -> Opti
     match status.code {
         403 => Some(format!("{} cannot be read: {}", K::plural(&()), describe(error))),
         404 => Some(format!(
-            "{} are not known to this cluster: pitstop is not installed, or only in part",
+            "{} are not served by the API server: pitstop is not installed, or only in part",
             K::plural(&())
         )),
         _ => None,

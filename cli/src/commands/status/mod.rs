@@ -21,30 +21,29 @@ use crate::failure::Failure;
 use crate::output::{self, Format};
 use crate::session::Session;
 
-/// Of what, and how it is shown.
+/// The target, and the output format.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A Pod, a workload or a request, such as pod/web-0, deploy/web or crr/web-x7k2p. Otherwise what is asked for in the
-    /// namespace.
+    /// A Pod, a workload or a request, such as pod/web-0, deploy/web or crr/web-x7k2p. Default: all rollouts and open requests
+    /// of the namespace.
     #[arg(value_name = "TYPE/NAME")]
     target: Option<String>,
-    /// What is asked for in every namespace.
+    /// Show the rollouts and open requests of all namespaces.
     #[arg(short = 'A', long, conflicts_with = "target")]
     all_namespaces: bool,
-    /// Show it as it changes, until Ctrl-C; of a request, until it ends: then the exit code is 0 for success and 1 for
-    /// failure.
+    /// Show changes until Ctrl-C, or until a request ends: then the exit code is 0 for success and 1 for failure.
     #[arg(short, long)]
     watch: bool,
-    /// `json` or `yaml`: the tree as data. `wide`: each Pod in a line of its own.
+    /// `json` or `yaml`: the tree as data. `wide`: one line for each Pod.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Output>,
-    /// For tests: with --watch in a terminal, write each picture as a line of JSON: when, of which versions of which objects, and
-    /// its lines.
+    /// For tests: with --watch in a terminal, write each picture as a line of JSON: its time, the versions of its objects, and its
+    /// lines.
     #[arg(long, hide = true, value_name = "FILE", requires = "watch")]
     frames: Option<PathBuf>,
 }
 
-/// In which form.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     Json,
@@ -104,7 +103,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if args.watch {
         return match args.output {
             Some(Output::Json | Output::Yaml) => {
-                Err(Failure::invalid("--watch shows a picture: it goes with -o wide, not with json or yaml"))
+                Err(Failure::invalid("--watch supports -o wide, but not json or yaml"))
             }
             wide => watch::run(session, &subject, wide.is_some(), args.frames.as_deref()).await,
         };
@@ -124,7 +123,7 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if let Some(format) = format {
         let data = serde_json::to_value(&tree)
             .map_err(|error| Failure::local("cannot write the tree as data", &error))?;
-        output::say(&output::rendered(data, format)?);
+        output::print(&output::rendered(data, format)?);
         return Ok(ExitCode::SUCCESS);
     }
     let terminal = std::io::stdout().is_terminal();
@@ -133,12 +132,12 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     let look = Look { size: width, wide, ..screen::look(terminal) };
     let lines = draw(&tree, wall(), look);
     if lines.is_empty() {
-        let place =
+        let namespace =
             if args.all_namespaces { "any namespace" } else { &format!("namespace {}", session.namespace) };
-        eprintln!("Nothing is asked for in {place}.");
+        eprintln!("There is no rollout and no open request in {namespace}.");
     }
     for line in &lines {
-        output::say(line);
+        output::print(line);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -47,21 +47,21 @@ const AGAIN: Duration = Duration::from_secs(1);
 const INTERRUPTED: u8 = 130;
 
 /// An event of a watch, or why it failed.
-type Shown<K> = Result<Event<K>, String>;
+type WatchEvent<K> = Result<Event<K>, String>;
 
-/// The same for each kind.
+/// The same of any kind.
 #[allow(clippy::large_enum_variant, reason = "each is handled at once, one at a time")]
-enum Told {
-    Rollout(Shown<InPlaceRollout>),
-    Restart(Shown<ContainerRecreateRequest>),
-    Resize(Shown<PodResize>),
-    Update(Shown<PodImageUpdate>),
-    Pod(Shown<Pod>),
+enum AnyEvent {
+    Rollout(WatchEvent<InPlaceRollout>),
+    Restart(WatchEvent<ContainerRecreateRequest>),
+    Resize(WatchEvent<PodResize>),
+    Update(WatchEvent<PodImageUpdate>),
+    Pod(WatchEvent<Pod>),
 }
 
 /// The objects of one kind, by UID.
-struct Kept<K> {
-    shown: BTreeMap<String, K>,
+struct Cache<K> {
+    objects: BTreeMap<String, K>,
     /// The objects of a list that is under way.
     listed: BTreeMap<String, K>,
     /// The objects were listed at least once.
@@ -70,16 +70,16 @@ struct Kept<K> {
     broken: Option<(Instant, String)>,
 }
 
-impl<K> Default for Kept<K> {
+impl<K> Default for Cache<K> {
     fn default() -> Self {
-        Self { shown: BTreeMap::new(), listed: BTreeMap::new(), complete: false, broken: None }
+        Self { objects: BTreeMap::new(), listed: BTreeMap::new(), complete: false, broken: None }
     }
 }
 
-impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
-    fn see(&mut self, shown: Shown<K>) {
+impl<K: Resource<DynamicType = ()> + Clone> Cache<K> {
+    fn apply(&mut self, event: WatchEvent<K>) {
         let uid = |object: &K| object.meta().uid.clone().unwrap_or_default();
-        let event = match shown {
+        let event = match event {
             Ok(event) => event,
             Err(why) => {
                 let since = self.broken.take().map_or_else(Instant::now, |(since, _)| since);
@@ -96,17 +96,17 @@ impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
             Event::InitApply(object) if self.listed.len() < MOST => {
                 self.listed.insert(uid(&object), object);
             }
-            Event::InitDone => (self.shown, self.complete) = (std::mem::take(&mut self.listed), true),
-            Event::Apply(object) if self.shown.len() < MOST || self.shown.contains_key(&uid(&object)) => {
-                self.shown.insert(uid(&object), object);
+            Event::InitDone => (self.objects, self.complete) = (std::mem::take(&mut self.listed), true),
+            Event::Apply(object) if self.objects.len() < MOST || self.objects.contains_key(&uid(&object)) => {
+                self.objects.insert(uid(&object), object);
             }
-            Event::Delete(object) => drop(self.shown.remove(&uid(&object))),
+            Event::Delete(object) => drop(self.objects.remove(&uid(&object))),
             Event::InitApply(_) | Event::Apply(_) => {}
         }
     }
 
     /// The objects were listed, cannot be listed, or are not needed.
-    fn is_told(&self, select: Option<&Select>) -> bool {
+    fn is_ready(&self, select: Option<&Select>) -> bool {
         self.complete || self.broken.is_some() || select.is_none()
     }
 
@@ -114,45 +114,45 @@ impl<K: Resource<DynamicType = ()> + Clone> Kept<K> {
     fn unread(&self) -> Option<String> {
         let ((since, why), kind) = (self.broken.as_ref()?, K::plural(&()));
         Some(if self.complete {
-            format!("{kind} are as they were {} s ago: {why}", since.elapsed().as_secs())
+            format!("{kind} are {} s old: {why}", since.elapsed().as_secs())
         } else {
             format!("{kind} cannot be read: {why}")
         })
     }
 
     fn all(&self) -> Vec<K> {
-        self.shown.values().cloned().collect()
+        self.objects.values().cloned().collect()
     }
 }
 
 /// The objects that the watches have shown.
 #[derive(Default)]
-struct Seen {
-    rollouts: Kept<InPlaceRollout>,
-    restarts: Kept<ContainerRecreateRequest>,
-    resizes: Kept<PodResize>,
-    updates: Kept<PodImageUpdate>,
-    pods: Kept<Pod>,
+struct Caches {
+    rollouts: Cache<InPlaceRollout>,
+    restarts: Cache<ContainerRecreateRequest>,
+    resizes: Cache<PodResize>,
+    updates: Cache<PodImageUpdate>,
+    pods: Cache<Pod>,
 }
 
-impl Seen {
-    fn see(&mut self, told: Told) {
-        match told {
-            Told::Rollout(shown) => self.rollouts.see(shown),
-            Told::Restart(shown) => self.restarts.see(shown),
-            Told::Resize(shown) => self.resizes.see(shown),
-            Told::Update(shown) => self.updates.see(shown),
-            Told::Pod(shown) => self.pods.see(shown),
+impl Caches {
+    fn apply(&mut self, event: AnyEvent) {
+        match event {
+            AnyEvent::Rollout(event) => self.rollouts.apply(event),
+            AnyEvent::Restart(event) => self.restarts.apply(event),
+            AnyEvent::Resize(event) => self.resizes.apply(event),
+            AnyEvent::Update(event) => self.updates.apply(event),
+            AnyEvent::Pod(event) => self.pods.apply(event),
         }
     }
 
     /// Each kind was listed, or cannot be listed.
     fn is_complete(&self, scope: &Scope) -> bool {
-        self.rollouts.is_told(scope.rollouts.as_ref())
-            && self.restarts.is_told(scope.restarts.as_ref())
-            && self.resizes.is_told(scope.resizes.as_ref())
-            && self.updates.is_told(scope.updates.as_ref())
-            && self.pods.is_told(scope.pods.as_ref())
+        self.rollouts.is_ready(scope.rollouts.as_ref())
+            && self.restarts.is_ready(scope.restarts.as_ref())
+            && self.resizes.is_ready(scope.resizes.as_ref())
+            && self.updates.is_ready(scope.updates.as_ref())
+            && self.pods.is_ready(scope.pods.as_ref())
     }
 
     fn objects(&self) -> Objects {
@@ -177,8 +177,8 @@ impl Seen {
 fn stream<K>(
     api: Api<K>,
     select: Option<&Select>,
-    told: fn(Shown<K>) -> Told,
-) -> Option<BoxStream<'static, Told>>
+    wrap: fn(WatchEvent<K>) -> AnyEvent,
+) -> Option<BoxStream<'static, AnyEvent>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -198,9 +198,9 @@ where
             }
             let mut watch = watch.unwrap_or_else(|| watched(api, config).boxed());
             Some(match watch.next().await {
-                Some(Ok(event)) => (told(Ok(event)), (Some(watch), false)),
-                Some(Err(error)) => (told(Err(describe(&error))), (None, true)),
-                None => (told(Err("the watch has ended".to_owned())), (None, true)),
+                Some(Ok(event)) => (wrap(Ok(event)), (Some(watch), false)),
+                Some(Err(error)) => (wrap(Err(describe(&error))), (None, true)),
+                None => (wrap(Err("the watch ended".to_owned())), (None, true)),
             })
         }
     };
@@ -221,7 +221,7 @@ impl Sink<'_> {
         let broken = |error: io::Error| Failure::local("cannot write to the terminal", &error);
         if self.screen.is_none() {
             for line in self.changes.since(tree) {
-                output::say(&format!("{} {line}", wall().format("%H:%M:%S")));
+                output::print(&format!("{} {line}", wall().format("%H:%M:%S")));
             }
             return Ok(());
         }
@@ -245,17 +245,17 @@ pub(super) async fn run(
 ) -> Result<ExitCode, Failure> {
     let scope = &subject.scope;
     let streams = [
-        stream(session.api_of(scope), scope.rollouts.as_ref(), Told::Rollout),
-        stream(session.api_of(scope), scope.restarts.as_ref(), Told::Restart),
-        stream(session.api_of(scope), scope.resizes.as_ref(), Told::Resize),
-        stream(session.api_of(scope), scope.updates.as_ref(), Told::Update),
-        stream(session.api_of(scope), scope.pods.as_ref(), Told::Pod),
+        stream(session.api_of(scope), scope.rollouts.as_ref(), AnyEvent::Rollout),
+        stream(session.api_of(scope), scope.restarts.as_ref(), AnyEvent::Restart),
+        stream(session.api_of(scope), scope.resizes.as_ref(), AnyEvent::Resize),
+        stream(session.api_of(scope), scope.updates.as_ref(), AnyEvent::Update),
+        stream(session.api_of(scope), scope.pods.as_ref(), AnyEvent::Pod),
     ];
     let cannot = |error: io::Error| Failure::local("cannot watch", &error);
     let mut signals = Signals::new().map_err(cannot)?;
     let terminal = io::stdout().is_terminal();
     if frames.is_some() && !terminal {
-        return Err(Failure::invalid("--frames writes what a terminal shows: standard output is none"));
+        return Err(Failure::invalid("--frames needs a terminal as standard output"));
     }
     let frames = match frames {
         Some(path) => Some((File::create(path).map_err(cannot)?, path)),
@@ -270,7 +270,7 @@ pub(super) async fn run(
     if terminal {
         let width = (screen::size().0, usize::MAX);
         for line in draw(&tree, wall(), Look { size: Some(width), ..look }) {
-            output::say(&line);
+            output::print(&line);
         }
     }
     Ok(match (end, &subject.target) {
@@ -278,26 +278,26 @@ pub(super) async fn run(
         (End::Gone, Some(target)) => return Err(missing(session, target)),
         (End::Failed | End::Gone, _) => ExitCode::FAILURE,
         (End::Interrupted, _) => {
-            eprintln!("{}", go_on(session, subject));
+            eprintln!("{}", hint(session, subject));
             ExitCode::from(INTERRUPTED)
         }
     })
 }
 
 /// What the user can do after an interrupt, which stops no request.
-fn go_on(session: &Session, subject: &Subject) -> String {
+fn hint(session: &Session, subject: &Subject) -> String {
     let namespace = &session.namespace;
     match &subject.target {
         Some(target @ (Target::Request(..) | Target::Workload(..))) => {
-            format!("Everything goes on. To wait for it: kubectl pitstop wait {target} -n {namespace}")
+            format!("The requests continue. To wait for them: kubectl pitstop wait {target} -n {namespace}")
         }
         Some(target) => {
-            format!("Everything goes on. To look again: kubectl pitstop status {target} -n {namespace}")
+            format!("The requests continue. To look again: kubectl pitstop status {target} -n {namespace}")
         }
         None if subject.scope.everywhere => {
-            "Everything goes on. To look again: kubectl pitstop status -A".to_owned()
+            "The requests continue. To look again: kubectl pitstop status -A".to_owned()
         }
-        None => format!("Everything goes on. To look again: kubectl pitstop status -n {namespace}"),
+        None => format!("The requests continue. To look again: kubectl pitstop status -n {namespace}"),
     }
 }
 
@@ -331,11 +331,11 @@ impl Signals {
 
 async fn follow(
     subject: &Subject,
-    mut told: impl futures::Stream<Item = Told> + Unpin,
+    mut events: impl futures::Stream<Item = AnyEvent> + Unpin,
     signals: &mut Signals,
     sink: &mut Sink<'_>,
 ) -> Result<(End, Tree), Failure> {
-    let mut seen = Seen::default();
+    let mut caches = Caches::default();
     let mut picture = Tree::default();
     let (mut changed, mut aged) = (false, Instant::now());
     let mut frame = interval(FRAME);
@@ -349,20 +349,20 @@ async fn follow(
             _ = signals.resize.recv() => changed = true,
             _ = frame.tick() => {
                 let due = changed || (sink.screen.is_some() && aged.elapsed() >= AGES);
-                if !due || !seen.is_complete(&subject.scope) {
+                if !due || !caches.is_complete(&subject.scope) {
                     continue;
                 }
                 changed = false;
-                picture = tree(subject.about(), &seen.objects());
+                picture = tree(subject.about(), &caches.objects());
                 sink.show(&picture)?;
                 aged = Instant::now();
                 if let Some(end) = ended(subject, &picture) {
                     return Ok((end, picture));
                 }
             }
-            event = told.next() => match event {
+            event = events.next() => match event {
                 Some(event) => {
-                    seen.see(event);
+                    caches.apply(event);
                     changed = true;
                 }
                 None => return Ok((End::Failed, picture)),

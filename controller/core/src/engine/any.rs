@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::open::Open;
-use super::queue::{Place, Standing};
+use super::queue::{Position, Progress};
 use super::store::{Admission, Entry, Store, node_of, object};
 use crate::action::Object;
 use crate::change::{ImageChange, Sizing};
@@ -14,14 +14,14 @@ use crate::hold::Claim;
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{About, Kind, PodWritten, Relative};
 use crate::lifecycle::started_for;
-use crate::look::Found;
 use crate::outcome::Outcome;
 use crate::pod::Pod;
+use crate::pod_check::Found;
 use crate::readiness::Hold;
 use crate::time::Mono;
 
 /// How many of a Pod's last waiting requests are considered as one that an earlier request gives way to.
-pub(super) const LATER: usize = 16;
+pub(super) const LAST_WAITING: usize = 16;
 
 /// A request that is in the way of requests of other kinds.
 pub(super) struct Disturbing<'a> {
@@ -56,7 +56,7 @@ pub(super) trait AnyStore {
     /// This process starts or stops leading.
     fn lead(&mut self, now: Mono, leading: bool);
     /// Marks the requests that are newly within or beyond their namespace's limit.
-    fn give_places(&mut self);
+    fn apply_limit(&mut self);
     fn all_dirty(&mut self);
     fn is_dirty(&self) -> bool;
     fn clear_dirty(&mut self);
@@ -70,7 +70,7 @@ pub(super) trait AnyStore {
     /// Marks the objects that look at the node's book.
     fn book_changed(&mut self, node: &str);
 
-    /// Updates the place of the object in its queue, and marks it. Returns what this affects; None: unknown object.
+    /// Updates the position of the object in its queue, and marks it. Returns what this affects; None: unknown object.
     fn changed(&mut self, key: &ObjectKey) -> Option<Touched>;
     /// What other kinds may know of the object.
     fn relative(&self, key: &ObjectKey) -> Option<Relative<'_>>;
@@ -81,7 +81,7 @@ pub(super) trait AnyStore {
     /// Whether the object with that UID is at work on the named Pod.
     fn at_work(&self, key: &ObjectKey, uid: &str, pod: &ObjectKey) -> bool;
     /// A request that the object made for a Pod of that node, and that succeeded.
-    fn done_at(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey>;
+    fn succeeded_on(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey>;
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission>;
     /// Node of the Pod that the request was accepted for.
     fn node(&self, key: &ObjectKey) -> Option<&str>;
@@ -104,13 +104,13 @@ pub(super) trait AnyStore {
     /// Whether the acceptance of a request for the Pod is being written.
     fn being_accepted(&self, pod: &ObjectKey) -> bool;
     /// Whether any object is in the queue of the Pod.
-    fn stands_with(&self, pod: &ObjectKey) -> bool;
+    fn has_queue(&self, pod: &ObjectKey) -> bool;
     /// Whether the first object in the workload's queue manages the workload while it is parked.
-    fn keeps_park(&self, place: &ObjectKey) -> bool;
-    /// Whether a request that `but` does not own has begun with the Pod.
-    fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool;
+    fn keeps_park(&self, workload: &ObjectKey) -> bool;
+    /// Whether a request of another owner has begun with the Pod.
+    fn others_begun(&self, pod: &ObjectKey, owner_uid: &str) -> bool;
     /// The first request that waits for the Pod.
-    fn waiting(&self, pod: &ObjectKey) -> Option<&Place>;
+    fn first_waiting(&self, pod: &ObjectKey) -> Option<&Position>;
     /// The requests that are in the way of other kinds, except where `not` (UID, owner's UID) is true.
     fn disturbing(
         &self,
@@ -127,7 +127,7 @@ pub(super) trait AnyStore {
     fn held_at(&self, node: &str) -> Vec<(String, ObjectKey)>;
     /// Notes which requests have orders without a place in the node's book. Returns those for which this changed.
     /// `placed`: IDs of the orders with a place.
-    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey>;
+    fn note_placed(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey>;
     /// The node's book is gone without a final answer to the order, which the daemon took up, or may have.
     fn lost(&mut self, node: &str, order: &Order);
 
@@ -136,7 +136,7 @@ pub(super) trait AnyStore {
     /// A write of the request's Pod ended.
     fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, written: PodWritten);
     /// Whether the request with that UID is a dry run or suspended.
-    fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool;
+    fn changes_nothing(&self, key: &ObjectKey, uid: &str) -> bool;
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>);
     /// A deed ended. Returns whether the deed is known.
     fn deed_done(&mut self, now: Mono, by: &Object, deed: Deed, done: Done) -> bool;
@@ -149,13 +149,13 @@ impl<K: Kind> Store<K> {
     }
 
     fn at_work_on<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Entry<K>> {
-        self.of(&pod.key, Standing::Begun).filter(|e| started_for(e.request.get(), pod))
+        self.of(&pod.key, Progress::Begun).filter(|e| started_for(e.request.get(), pod))
     }
 
     /// Requests for which the node's daemon may hold the Pod.
     fn holding(&self, pod: &ObjectKey) -> impl Iterator<Item = &Entry<K>> + use<'_, K> {
-        let of = |standing| self.of(pod, standing);
-        of(Standing::Begun).chain(of(Standing::Lingers)).chain(of(Standing::Lasts))
+        let of = |progress| self.of(pod, progress);
+        of(Progress::Begun).chain(of(Progress::Lingers)).chain(of(Progress::Lasts))
     }
 }
 
@@ -173,8 +173,8 @@ impl<K: Kind> AnyStore for Store<K> {
     fn lead(&mut self, now: Mono, leading: bool) {
         self.begin_lead(now, leading);
     }
-    fn give_places(&mut self) {
-        self.dirty.extend(self.bound.give());
+    fn apply_limit(&mut self) {
+        self.dirty.extend(self.bound.apply());
     }
     fn all_dirty(&mut self) {
         self.dirty.extend(self.objects.keys().cloned());
@@ -204,7 +204,7 @@ impl<K: Kind> AnyStore for Store<K> {
     }
 
     fn changed(&mut self, key: &ObjectKey) -> Option<Touched> {
-        self.stand(key);
+        self.requeue(key);
         let touched = self.objects.get(key)?.touches();
         self.dirty.insert(key.clone());
         Some(touched)
@@ -249,9 +249,9 @@ impl<K: Kind> AnyStore for Store<K> {
             r.uid() == uid && open && (K::ABOUT.many || on_pod())
         })
     }
-    fn done_at(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey> {
+    fn succeeded_on(&self, key: &ObjectKey, uid: &str, node: &str) -> Option<ObjectKey> {
         let entry = self.objects.get(key).filter(|e| e.request.get().uid() == uid)?;
-        entry.request.get().done_at(&entry.memory, node)
+        entry.request.get().succeeded_on(&entry.memory, node)
     }
     fn admission(&mut self, key: &ObjectKey) -> Option<&mut Admission> {
         self.objects.get_mut(key).map(|e| &mut e.admission)
@@ -267,8 +267,8 @@ impl<K: Kind> AnyStore for Store<K> {
         self.at_work_on(pod).flat_map(|e| e.images.iter().cloned()).collect()
     }
     fn sizing(&self, pod: &Pod) -> Option<(Object, Sizing)> {
-        let asks = self.of(&pod.key, Standing::Asks).filter(|e| started_for(e.request.get(), pod));
-        let wait = self.of(&pod.key, Standing::Waits).rev().take(LATER);
+        let asks = self.of(&pod.key, Progress::Asks).filter(|e| started_for(e.request.get(), pod));
+        let wait = self.of(&pod.key, Progress::Waits).rev().take(LAST_WAITING);
         self.at_work_on(pod).chain(asks).chain(wait).find_map(|e| {
             let sizing = e.sizing.clone().filter(|sizing| !sizing.containers.is_empty())?;
             Some((object(e.request.get()), sizing))
@@ -281,31 +281,31 @@ impl<K: Kind> AnyStore for Store<K> {
         self.holding(pod).map(|e| e.request.get()).filter(|r| r.held()).filter_map(node_of).collect()
     }
     fn awaits_hold(&self, pod: &ObjectKey) -> bool {
-        self.of(pod, Standing::Begun).any(|e| e.request.get().held())
+        self.of(pod, Progress::Begun).any(|e| e.request.get().held())
     }
     fn asked_anew(&self, pod: &ObjectKey) -> Vec<ObjectKey> {
-        let asked = self.of(pod, Standing::Lasts).filter(|e| e.admission.anew.is_some());
+        let asked = self.of(pod, Progress::Lasts).filter(|e| e.admission.reinstated.is_some());
         asked.map(|e| e.request.get().meta().key.clone()).collect()
     }
     fn being_accepted(&self, pod: &ObjectKey) -> bool {
-        self.of(pod, Standing::Begun).any(|e| {
+        self.of(pod, Progress::Begun).any(|e| {
             let request = e.request.get();
-            let sent = e.turn.begun().is_some() && e.request.in_flight();
+            let sent = e.acceptance.begun().is_some() && e.request.in_flight();
             sent && request.target().is_none() && !request.completed()
         })
     }
-    fn stands_with(&self, pod: &ObjectKey) -> bool {
+    fn has_queue(&self, pod: &ObjectKey) -> bool {
         self.queues.len(pod) > 0
     }
-    fn keeps_park(&self, place: &ObjectKey) -> bool {
-        self.of(place, Standing::Waits).next().is_some_and(|e| e.request.get().keeps_park())
+    fn keeps_park(&self, workload: &ObjectKey) -> bool {
+        self.of(workload, Progress::Waits).next().is_some_and(|e| e.request.get().keeps_park())
     }
-    fn has_begun(&self, pod: &ObjectKey, but: &str) -> bool {
-        let own = |e: &Entry<K>| e.request.get().meta().owner.is_some_and(|owner| owner.uid == but);
-        self.of(pod, Standing::Begun).any(|e| !own(e))
+    fn others_begun(&self, pod: &ObjectKey, owner_uid: &str) -> bool {
+        let own = |e: &Entry<K>| e.request.get().meta().owner.is_some_and(|owner| owner.uid == owner_uid);
+        self.of(pod, Progress::Begun).any(|e| !own(e))
     }
-    fn waiting(&self, pod: &ObjectKey) -> Option<&Place> {
-        self.queues.of(pod, Standing::Waits).next()
+    fn first_waiting(&self, pod: &ObjectKey) -> Option<&Position> {
+        self.queues.of(pod, Progress::Waits).next()
     }
     fn disturbing(
         &self,
@@ -313,8 +313,8 @@ impl<K: Kind> AnyStore for Store<K> {
         pod: Option<&Pod>,
         not: &dyn Fn(&str, Option<&str>) -> bool,
     ) -> Vec<Disturbing<'_>> {
-        let of = |standing: Standing| {
-            self.of(key, standing).filter_map(move |e| {
+        let of = |progress: Progress| {
+            self.of(key, progress).filter_map(move |e| {
                 let request = e.request.get();
                 let meta = request.meta();
                 if not(request.uid(), meta.owner.map(|owner| owner.uid.as_str())) {
@@ -324,7 +324,7 @@ impl<K: Kind> AnyStore for Store<K> {
                 Some(Disturbing { key: meta.key, since, accepted: request.target().is_some() })
             })
         };
-        of(Standing::Begun).chain(of(Standing::Lingers)).collect()
+        of(Progress::Begun).chain(of(Progress::Lingers)).collect()
     }
     fn pods_of<'a>(&'a self, namespace: &'a str) -> Box<dyn Iterator<Item = &'a ObjectKey> + 'a> {
         Box::new(self.queues.pods_of(namespace))
@@ -341,7 +341,7 @@ impl<K: Kind> AnyStore for Store<K> {
         let held = self.of_node(node).map(|e| e.request.get()).filter(|r| r.held());
         held.filter_map(|r| Some((r.target()?.pod_uid.to_owned(), r.pod_key()))).collect()
     }
-    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey> {
+    fn note_placed(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) -> Vec<ObjectKey> {
         let mut news = Vec::new();
         for key in self.by_node.get(node).into_iter().flatten() {
             // A request that falls back to the kubelet wants no order even before that is stored.
@@ -377,18 +377,18 @@ impl<K: Kind> AnyStore for Store<K> {
             self.dirty.insert(key.clone());
         }
     }
-    fn only_asks(&self, key: &ObjectKey, uid: &str) -> bool {
-        self.objects.get(key).map(|e| e.request.get()).is_some_and(|of| of.uid() == uid && of.asks())
+    fn changes_nothing(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.objects.get(key).map(|e| e.request.get()).is_some_and(|r| r.uid() == uid && r.changes_nothing())
     }
     fn pod_read(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<String>) {
         let Some(entry) = self.entry(key, uid) else { return };
-        let meant = entry.request.get().pod_uid();
+        let expected = entry.request.get().pod_uid();
         let found = match outcome {
-            Outcome::Written(pod) if meant.is_none_or(|meant| meant == pod) => Found::There,
+            Outcome::Written(pod) if expected.is_none_or(|uid| uid == pod) => Found::There,
             Outcome::Written(_) | Outcome::Gone => Found::Gone,
             Outcome::Conflict | Outcome::Retry | Outcome::Refused(_) => Found::Unknown,
         };
-        entry.look.answered(now, found);
+        entry.pod_check.answered(now, found);
         self.dirty.insert(key.clone());
     }
     fn deed_done(&mut self, now: Mono, by: &Object, deed: Deed, done: Done) -> bool {

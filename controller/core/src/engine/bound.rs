@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::queue::{Place, Standing};
+use super::queue::{Position, Progress};
 use crate::key::ObjectKey;
 
 /// The open requests of one kind, by their namespaces.
@@ -12,7 +12,7 @@ pub(super) struct Bound {
     /// The limit for each namespace; None: no limit.
     most: Option<usize>,
     namespaces: BTreeMap<String, Shares>,
-    /// Namespaces that changed since the last `give`.
+    /// Namespaces that changed since the last `apply`.
     changed: BTreeSet<String>,
 }
 
@@ -46,8 +46,8 @@ impl Shares {
 /// before one of its kind that it waits for.
 type Rank = (i64, String);
 
-fn rank(place: &Place) -> Rank {
-    (place.created, place.key.name.clone())
+fn rank(position: &Position) -> Rank {
+    (position.created, position.key.name.clone())
 }
 
 impl Bound {
@@ -55,39 +55,39 @@ impl Bound {
         Self { most, namespaces: BTreeMap::new(), changed: BTreeSet::new() }
     }
 
-    /// A request has this standing now.
-    pub(super) fn enter(&mut self, place: &Place) {
-        self.change(place, |shares| match place.standing {
-            Standing::Begun => shares.begun = shares.begun.saturating_add(1),
-            Standing::Waits | Standing::Asks => {
-                shares.beyond.insert(rank(place));
+    /// A request has this position now.
+    pub(super) fn enter(&mut self, position: &Position) {
+        self.change(position, |shares| match position.progress {
+            Progress::Begun => shares.begun = shares.begun.saturating_add(1),
+            Progress::Waits | Progress::Asks => {
+                shares.beyond.insert(rank(position));
             }
-            Standing::Lingers | Standing::Lasts => {}
+            Progress::Lingers | Progress::Lasts => {}
         });
     }
 
-    /// The request no longer has this standing.
-    pub(super) fn leave(&mut self, place: &Place) {
-        self.change(place, |shares| match place.standing {
-            Standing::Begun => shares.begun = shares.begun.saturating_sub(1),
-            Standing::Waits | Standing::Asks => {
-                let rank = rank(place);
+    /// The request no longer has this position.
+    pub(super) fn leave(&mut self, position: &Position) {
+        self.change(position, |shares| match position.progress {
+            Progress::Begun => shares.begun = shares.begun.saturating_sub(1),
+            Progress::Waits | Progress::Asks => {
+                let rank = rank(position);
                 let _ = shares.within.remove(&rank) || shares.beyond.remove(&rank);
             }
-            Standing::Lingers | Standing::Lasts => {}
+            Progress::Lingers | Progress::Lasts => {}
         });
     }
 
-    fn change(&mut self, place: &Place, change: impl FnOnce(&mut Shares)) {
+    fn change(&mut self, position: &Position, change: impl FnOnce(&mut Shares)) {
         if self.most.is_some() {
-            let namespace = &place.key.namespace;
+            let namespace = &position.key.namespace;
             change(self.namespaces.entry(namespace.clone()).or_default());
             self.changed.insert(namespace.clone());
         }
     }
 
     /// Applies the limit again. Returns the requests that are newly within or beyond it.
-    pub(super) fn give(&mut self) -> Vec<ObjectKey> {
+    pub(super) fn apply(&mut self) -> Vec<ObjectKey> {
         let mut moved = Vec::new();
         let Some(most) = self.most else { return moved };
         for namespace in std::mem::take(&mut self.changed) {
@@ -109,7 +109,7 @@ impl Bound {
     }
 
     /// The limit, if the request is beyond it; None if it is within.
-    pub(super) fn before(&self, created: i64, key: &ObjectKey) -> Option<usize> {
+    pub(super) fn exceeded(&self, created: i64, key: &ObjectKey) -> Option<usize> {
         let shares = self.namespaces.get(&key.namespace)?;
         self.most.filter(|_| shares.beyond.contains(&(created, key.name.clone())))
     }
@@ -121,40 +121,40 @@ mod tests {
 
     use super::*;
 
-    fn place(standing: Standing, created: i64) -> Place {
-        Place { standing, created, key: ObjectKey::new("shop", format!("r{created}")) }
+    fn position(progress: Progress, created: i64) -> Position {
+        Position { progress, created, key: ObjectKey::new("shop", format!("r{created}")) }
     }
 
     #[test]
     fn a_place_that_becomes_free_is_the_oldest_ones() {
         let mut bound = Bound::new(Some(2));
         for created in [4, 3, 2, 1] {
-            bound.enter(&place(Standing::Waits, created));
+            bound.enter(&position(Progress::Waits, created));
         }
-        bound.give();
+        bound.apply();
         let waits = |bound: &Bound| {
             (1..5)
-                .filter(|i| bound.before(*i, &place(Standing::Waits, *i).key) == Some(2))
+                .filter(|i| bound.exceeded(*i, &position(Progress::Waits, *i).key) == Some(2))
                 .collect::<Vec<_>>()
         };
         assert_eq!(waits(&bound), [3, 4]);
-        bound.leave(&place(Standing::Waits, 1));
-        bound.enter(&place(Standing::Begun, 1));
-        assert_eq!(bound.give(), [], "who begins keeps the place");
-        bound.leave(&place(Standing::Begun, 1));
-        bound.enter(&place(Standing::Lingers, 1));
-        assert_eq!(bound.give(), [ObjectKey::new("shop", "r3")]);
+        bound.leave(&position(Progress::Waits, 1));
+        bound.enter(&position(Progress::Begun, 1));
+        assert_eq!(bound.apply(), [], "who begins keeps the place");
+        bound.leave(&position(Progress::Begun, 1));
+        bound.enter(&position(Progress::Lingers, 1));
+        assert_eq!(bound.apply(), [ObjectKey::new("shop", "r3")]);
         assert_eq!(waits(&bound), [4]);
     }
 
     #[test]
     fn other_namespaces_are_none_of_its_business() {
         let mut bound = Bound::new(Some(1));
-        bound.enter(&place(Standing::Waits, 1));
-        let other = Place { key: ObjectKey::new("other", "a"), ..place(Standing::Waits, 9) };
+        bound.enter(&position(Progress::Waits, 1));
+        let other = Position { key: ObjectKey::new("other", "a"), ..position(Progress::Waits, 9) };
         bound.enter(&other);
-        bound.give();
-        assert_eq!(bound.before(9, &other.key), None);
+        bound.apply();
+        assert_eq!(bound.exceeded(9, &other.key), None);
     }
 
     proptest! {
@@ -163,28 +163,28 @@ mod tests {
         #[test]
         fn the_oldest_have_the_places(steps in prop::collection::vec((0..12_i64, 0..3_u8), 1..60)) {
             let mut bound = Bound::new(Some(3));
-            let mut stands: BTreeMap<i64, Standing> = BTreeMap::new();
+            let mut all: BTreeMap<i64, Progress> = BTreeMap::new();
             for (created, step) in steps {
-                if let Some(before) = stands.remove(&created) {
-                    bound.leave(&place(before, created));
+                if let Some(before) = all.remove(&created) {
+                    bound.leave(&position(before, created));
                 }
-                let to = [None, Some(Standing::Waits), Some(Standing::Begun)][usize::from(step)];
-                if let Some(standing) = to {
-                    stands.insert(created, standing);
-                    bound.enter(&place(standing, created));
+                let to = [None, Some(Progress::Waits), Some(Progress::Begun)][usize::from(step)];
+                if let Some(progress) = to {
+                    all.insert(created, progress);
+                    bound.enter(&position(progress, created));
                 }
-                bound.give();
-                let begun = stands.values().filter(|s| **s == Standing::Begun).count();
-                let waiting = stands.iter().filter(|(_, s)| **s == Standing::Waits).map(|(created, _)| *created);
+                bound.apply();
+                let begun = all.values().filter(|s| **s == Progress::Begun).count();
+                let waiting = all.iter().filter(|(_, s)| **s == Progress::Waits).map(|(created, _)| *created);
                 for (i, created) in waiting.enumerate() {
-                    let beyond = bound.before(created, &place(Standing::Waits, created).key).is_some();
+                    let beyond = bound.exceeded(created, &position(Progress::Waits, created).key).is_some();
                     prop_assert_eq!(beyond, i >= 3_usize.saturating_sub(begun));
                 }
             }
-            for (created, standing) in stands {
-                bound.leave(&place(standing, created));
+            for (created, progress) in all {
+                bound.leave(&position(progress, created));
             }
-            bound.give();
+            bound.apply();
             prop_assert!(bound.namespaces.is_empty());
         }
     }

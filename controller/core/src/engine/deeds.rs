@@ -44,7 +44,7 @@ impl Engine {
                 Ok(deed) => deed?,
                 Err(later) => return Some(later),
             };
-            actions.push(Action::Do { by: object(entry.request.get()), deed });
+            actions.push(Action::Do { object: object(entry.request.get()), deed });
             if entry.deeds.doing().len() >= K::ABOUT.deeds {
                 return None;
             }
@@ -57,7 +57,7 @@ impl Engine {
     pub(super) fn deed_done(&mut self, now: Mono, by: Object, deed: Deed, done: Done) -> Option<Note> {
         let kind = by.kind.name();
         let Some(store) = self.stores.named_mut(kind) else {
-            return self.left_done(now, by.key, &deed, done);
+            return self.orphan_done(now, by.key, &deed, done);
         };
         if store.deed_done(now, &by, deed, done) {
             self.request_changed(kind, &by.key);
@@ -73,17 +73,17 @@ impl Engine {
         request_uid: String,
         actions: &mut Vec<Action>,
     ) -> Option<Mono> {
-        let left = self.pods.read(&K::made_pod(key, &request_uid)?)?;
-        if !made_by::<K>(&request_uid, &left) || left.deleting {
+        let pod = self.pods.read(&K::made_pod(key, &request_uid)?)?;
+        if !made_by::<K>(&request_uid, &pod) || pod.deleting {
             return None;
         }
-        let deed = Deed::DeletePod { key: left.key.clone(), uid: left.uid.clone() };
+        let deed = Deed::DeletePod { key: pod.key.clone(), uid: pod.uid.clone() };
         let subject = Subject::Object(K::ABOUT.id, key.clone());
         if !self.room.start(now, &subject, Turn::New(&key.namespace, None)) {
             return None;
         }
-        let by = Object { kind: K::ABOUT.id, key: key.clone(), uid: request_uid };
-        actions.push(Action::Do { by, deed });
+        let object = Object { kind: K::ABOUT.id, key: key.clone(), uid: request_uid };
+        actions.push(Action::Do { object, deed });
         Some(now.after(SWEEP_AGAIN))
     }
 }
@@ -134,7 +134,7 @@ impl Deeds {
         let deed = self.doing.swap_remove(at);
         self.unknown = None;
         match done {
-            Done::Effected | Done::Told(_) => self.write.succeeded(),
+            Done::Effected | Done::Read(_) => self.write.succeeded(),
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
             Done::Retry(_) => match deed {
                 // An eviction has its own pace, and a second one does no harm.

@@ -1,6 +1,6 @@
 //! The Pods that the daemons of their nodes hold at other resources than their spec says.
 //!
-//! The claim of a request is admitted when the request is accepted. A later request may take its place. When that one
+//! The claim of a request is admitted when the request is accepted. A later request may replace it. When that one
 //! is gone, the claim counts again. Others may have been granted the same resources meanwhile, so it is admitted anew.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +14,8 @@ use super::store::Admission;
 use super::stores::Stored;
 use super::{Engine, Subject};
 use crate::action::{Action, Object};
-use crate::hold::admission::{ADMITTING, FRESH, NODE_BUSY, Question, Survey, Verdict, admit};
-use crate::hold::{Claim, Claims, Counted, Force, Holding, Settled, settle};
+use crate::hold::admission::{ADMITTING, Decision, FRESH, NODE_BUSY, Question, Survey, admit};
+use crate::hold::{Claim, Claims, CountedClaim, Force, HoldPlan, Holding, settle};
 use crate::key::ObjectKey;
 use crate::kind::Dormant;
 use crate::nodework::{NodeWork, OrderView, views};
@@ -39,20 +39,20 @@ impl NodeWork {
 pub(super) struct Grants {
     pod_uid: String,
     /// UIDs of requests, by container name.
-    by: BTreeMap<String, String>,
+    request_uids: BTreeMap<String, String>,
 }
 
 /// The claims that count for the containers of a Pod, by whether they are granted.
 #[derive(Default)]
-struct Sorted {
+struct SortedClaims {
     /// Claims that are granted, or were until now: UIDs of requests, by container name.
-    by: BTreeMap<String, String>,
+    request_uids: BTreeMap<String, String>,
     /// Requests whose claims are granted although their status says otherwise.
     returned: BTreeSet<Object>,
     /// Container names, by the request whose claim must be admitted anew.
     doubtful: BTreeMap<Object, Vec<String>>,
     /// Requests that were to be admitted anew, and whose claims do not count now.
-    over: Vec<Object>,
+    obsolete: Vec<Object>,
 }
 
 /// Whether a claim that counts for a container is granted.
@@ -66,7 +66,7 @@ enum Grant {
 }
 
 impl Grant {
-    fn again(&self) -> Option<Mono> {
+    fn wake_at(&self) -> Option<Mono> {
         match self {
             Self::Given => None,
             Self::Unknown(at) | Self::Refused(at) => *at,
@@ -76,7 +76,7 @@ impl Grant {
 
 impl Engine {
     /// The orders for the Pods that the node's daemon holds or should hold, and when to look again.
-    pub(super) fn holding(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) -> Settled {
+    pub(super) fn holding(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) -> HoldPlan {
         let key = ObjectKey::new("", node);
         let mut pods: BTreeMap<String, ObjectKey> = BTreeMap::new();
         for held in
@@ -85,7 +85,7 @@ impl Engine {
             pods.insert(held.pod.uid.clone(), ObjectKey::new(&held.pod.namespace, &held.pod.name));
         }
         pods.extend(self.stores.each().flat_map(|store| store.held_at(node)));
-        let mut settled = Settled::default();
+        let mut plan = HoldPlan::default();
         for (uid, pod) in pods {
             self.pods.wake(&pod);
             let known = self.pods.get(&pod).map(|e| e.pod.get()).filter(|known| known.uid == uid);
@@ -95,12 +95,12 @@ impl Engine {
             }
             let runs = known.is_some_and(|known| !known.finished && known.node.as_deref() == Some(node));
             let (waits, again) = if runs { self.grant(now, &pod, actions) } else { (false, None) };
-            settled.wake_at = earliest(settled.wake_at, again);
+            plan.wake_at = earliest(plan.wake_at, again);
             let of_pod = self.held_pod(now, &key, (&pod, &uid), runs, waits);
-            settled.orders.extend(of_pod.orders);
-            settled.wake_at = earliest(settled.wake_at, of_pod.wake_at);
+            plan.orders.extend(of_pod.orders);
+            plan.wake_at = earliest(plan.wake_at, of_pod.wake_at);
         }
-        settled
+        plan
     }
 
     /// The orders for one Pod. `waits`: what the Pod should have is not known yet.
@@ -111,14 +111,14 @@ impl Engine {
         (key, uid): (&ObjectKey, &str),
         runs: bool,
         waits: bool,
-    ) -> Settled {
+    ) -> HoldPlan {
         let book = self.books.objects.get(node);
         let work = book.and_then(Book::known);
         let orders: Vec<OrderView<'_>> =
             views(work).filter(|view| request_uid(&view.order.id) == uid).collect();
         if waits {
             let orders = orders.iter().map(|view| view.order.clone()).collect();
-            return Settled { orders, wake_at: None };
+            return HoldPlan { orders, wake_at: None };
         }
         let pod = self.pods.get(key).map(|e| e.pod.get()).filter(|_| runs);
         let unknown = BTreeMap::new();
@@ -142,61 +142,59 @@ impl Engine {
     fn grant(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) -> (bool, Option<Mono>) {
         let Some(pod) = self.pods.get(key).map(|e| e.pod.get()) else { return (false, None) };
         let pod_uid = pod.uid.clone();
-        let Sorted { mut by, returned, doubtful, over } = self.sort_claims(pod);
-        for request in over {
-            if let Some(known) =
-                self.stores.named_mut(request.kind.name()).and_then(|s| s.admission(&request.key))
-            {
-                (known.anew, known.doubtful_since) = (None, None);
+        let SortedClaims { mut request_uids, returned, doubtful, obsolete } = self.sort_claims(pod);
+        for request in obsolete {
+            if let Some(known) = self.admission(&request) {
+                (known.reinstated, known.doubtful_since) = (None, None);
             }
         }
         let (mut waits, mut again) = (false, None);
         let mut returned: Vec<Object> = returned.into_iter().collect();
         for (request, containers) in doubtful {
             let grant = self.admit_anew(now, key, &request, &containers, actions);
-            again = earliest(again, grant.again());
+            again = earliest(again, grant.wake_at());
             waits |= matches!(grant, Grant::Unknown(_));
             if matches!(grant, Grant::Given) {
-                by.extend(containers.into_iter().map(|name| (name, request.uid.clone())));
+                request_uids.extend(containers.into_iter().map(|name| (name, request.uid.clone())));
                 returned.push(request);
             }
         }
         for request in returned {
-            self.tells(now, &request, Ok(()));
+            self.set_reinstated(now, &request, Ok(()));
         }
-        if by.is_empty() {
+        if request_uids.is_empty() {
             self.grants.remove(key);
         } else {
-            self.grants.insert(key.clone(), Grants { pod_uid, by });
+            self.grants.insert(key.clone(), Grants { pod_uid, request_uids });
         }
         (waits, again)
     }
 
     /// Sorts the claims that count for the containers of the Pod by whether they are granted.
-    fn sort_claims(&self, pod: &Pod) -> Sorted {
+    fn sort_claims(&self, pod: &Pod) -> SortedClaims {
         let before = self.grants.get(&pod.key).filter(|grants| grants.pod_uid == pod.uid);
         let claims = self.claims(pod);
-        let mut sorted = Sorted::default();
+        let mut sorted = SortedClaims::default();
         let mut counting = BTreeSet::new();
         for counted in claims.counted() {
             let (request, name) = (object(counted.claim), counted.container);
             counting.insert(request.clone());
             if self.is_granted(pod, &counted) {
-                sorted.by.insert(name.to_owned(), request.uid.clone());
+                sorted.request_uids.insert(name.to_owned(), request.uid.clone());
                 sorted.returned.extend(counted.claim.dormant.then_some(request));
                 continue;
             }
             sorted.doubtful.entry(request).or_default().push(name.to_owned());
             // The claim that counted last stays until this one is decided.
-            let known = before.and_then(|grants| grants.by.get_key_value(name));
-            sorted.by.extend(known.map(|(name, by)| (name.clone(), by.clone())));
+            let known = before.and_then(|grants| grants.request_uids.get_key_value(name));
+            sorted.request_uids.extend(known.map(|(name, uid)| (name.clone(), uid.clone())));
         }
-        // A request whose place a later one took is checked anew when it counts again.
+        // A request that a later one replaced is checked anew when it counts again.
         for store in self.stores.each() {
             let kind = store.about().id;
             let asked = store.asked_anew(&pod.key).into_iter();
             let asked = asked.filter(|key| !counting.iter().any(|c| c.kind == kind && c.key == *key));
-            sorted.over.extend(asked.map(|key| Object { kind, key, uid: String::new() }));
+            sorted.obsolete.extend(asked.map(|key| Object { kind, key, uid: String::new() }));
         }
         sorted
     }
@@ -210,29 +208,29 @@ impl Engine {
         containers: &[String],
         actions: &mut Vec<Action>,
     ) -> Grant {
-        let Some(known) = self.known(request) else { return Grant::Unknown(None) };
+        let Some(known) = self.admission(request) else { return Grant::Unknown(None) };
         let doubtful_since = *known.doubtful_since.get_or_insert(now);
-        let told = known.anew.as_ref().and_then(|anew| anew.as_ref().err()).map(|dormant| dormant.at);
+        let last = known.reinstated.as_ref().and_then(|r| r.as_ref().err()).map(|dormant| dormant.decided_at);
         // A survey from before does not show what others were granted since.
-        let fresh = self.last_survey(pod, doubtful_since).filter(|last| last.at.after(FRESH) >= now);
+        let fresh = self.last_survey(pod, doubtful_since).filter(|last| last.ended.after(FRESH) >= now);
         let refused = match fresh.map(|survey| &survey.result) {
             None => None,
             Some(Err(_)) if doubtful_since.after(AGAIN) > now => None,
             Some(Err(text)) => {
                 Some((ADMITTING, format!("cannot read the limits of the Pod's namespace and node: {text}")))
             }
-            Some(Ok(survey)) => match self.verdict(pod, request, containers, survey) {
+            Some(Ok(survey)) => match self.decision(pod, request, containers, survey) {
                 None => return Grant::Unknown(Some(now.after(SOON))),
-                Some(Verdict::Admitted) => return Grant::Given,
-                Some(Verdict::Busy(text)) => Some((NODE_BUSY, text)),
-                Some(Verdict::Refused { reason, text, .. }) => Some((reason, text)),
+                Some(Decision::Admitted) => return Grant::Given,
+                Some(Decision::Busy(text)) => Some((NODE_BUSY, text)),
+                Some(Decision::Refused { reason, text, .. }) => Some((reason, text)),
             },
         };
         if let Some((reason, text)) = refused {
-            self.tells(now, request, Err(Dormant { at: now, reason, text }));
+            self.set_reinstated(now, request, Err(Dormant { decided_at: now, reason, text }));
             return Grant::Refused(Some(now.after(AGAIN)));
         }
-        let again = told.map(|at| at.after(AGAIN));
+        let again = last.map(|at| at.after(AGAIN));
         if again.is_some_and(|at| at > now) {
             return Grant::Refused(again);
         }
@@ -244,37 +242,37 @@ impl Engine {
     }
 
     /// State of the admission of a request.
-    fn known(&mut self, request: &Object) -> Option<&mut Admission> {
+    fn admission(&mut self, request: &Object) -> Option<&mut Admission> {
         self.stores.named_mut(request.kind.name())?.admission(&request.key)
     }
 
-    /// The verdict of the admission rules. None while the acceptance of another request is being written.
-    fn verdict(
+    /// The decision of the admission rules. None while the acceptance of another request is being written.
+    fn decision(
         &self,
         pod: &ObjectKey,
         request: &Object,
         containers: &[String],
         survey: &Survey,
-    ) -> Option<Verdict> {
-        let crowd = &self.crowd(pod)?;
+    ) -> Option<Decision> {
+        let usage = &self.usage(pod)?;
         let pod = self.pods.get(pod).map(|e| e.pod.get())?;
         let force = self.force(pod);
         let in_force = |container: &Container| force.wants(container);
         let own = |claim: &Claim<'_>| claim.kind == request.kind && *claim.key == request.key;
-        let own = Claims::of(pod, self.given(&pod.key).into_iter().filter(own));
-        let named = |counted: &Counted<'_>| containers.iter().any(|name| name == counted.container);
+        let own = Claims::of(pod, self.all_claims(&pod.key).into_iter().filter(own));
+        let named = |counted: &CountedClaim<'_>| containers.iter().any(|name| name == counted.container);
         let wanted: Vec<_> =
             own.counted().filter(named).map(|counted| (counted.container, counted.resources)).collect();
-        Some(admit(&Question { pod, in_force: &in_force, wanted: &wanted, survey, crowd }))
+        Some(admit(&Question { pod, in_force: &in_force, wanted: &wanted, survey, usage }))
     }
 
     /// Stores the result. If it is new, the request is planned, to report it.
-    fn tells(&mut self, now: Mono, request: &Object, anew: Result<(), Dormant>) {
-        let Some(known) = self.known(request) else { return };
+    fn set_reinstated(&mut self, now: Mono, request: &Object, result: Result<(), Dormant>) {
+        let Some(known) = self.admission(request) else { return };
         known.doubtful_since = None;
-        let reason = |anew: &Result<(), Dormant>| anew.as_ref().map_err(|dormant| dormant.reason).err();
-        let news = known.anew.as_ref().map(reason) != Some(reason(&anew));
-        known.anew = Some(anew);
+        let reason = |result: &Result<(), Dormant>| result.as_ref().map_err(|dormant| dormant.reason).err();
+        let news = known.reinstated.as_ref().map(reason) != Some(reason(&result));
+        known.reinstated = Some(result);
         if news {
             self.timers.set(Subject::Object(request.kind, request.key.clone()), Some(now));
         }
@@ -282,16 +280,16 @@ impl Engine {
 
     /// Whether the container may have what is claimed for it. A request at work was admitted for that. For an ended
     /// request, no other claim may have counted since the container was given that.
-    fn is_granted(&self, pod: &Pod, counted: &Counted<'_>) -> bool {
+    fn is_granted(&self, pod: &Pod, counted: &CountedClaim<'_>) -> bool {
         if !counted.claim.completed {
             return true;
         }
         let grants = self.grants.get(&pod.key).filter(|grants| grants.pod_uid == pod.uid);
-        if let Some(by) = grants.and_then(|grants| grants.by.get(counted.container)) {
-            return *by == counted.claim.uid;
+        if let Some(uid) = grants.and_then(|grants| grants.request_uids.get(counted.container)) {
+            return *uid == counted.claim.uid;
         }
         let book = pod.node.as_ref().and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
-        counted.stands(pod, book.and_then(Book::known).and_then(|work| work.held(&pod.uid)))
+        counted.was_given(pod, book.and_then(Book::known).and_then(|work| work.held(&pod.uid)))
     }
 
     /// The resources that requests give the Pod.
@@ -302,18 +300,18 @@ impl Engine {
     /// The same while the request `own` is being planned.
     pub(super) fn force_with<K: Stored>(&self, pod: &Pod, own: &K) -> Force {
         let key = own.meta().key;
-        let others =
-            self.given(&pod.key).into_iter().filter(|claim| claim.kind != K::ABOUT.id || claim.key != key);
+        let others = self.all_claims(&pod.key).into_iter();
+        let others = others.filter(|claim| claim.kind != K::ABOUT.id || claim.key != key);
         let claims = Claims::of(pod, others.chain(own.claim()));
         Force::of(&claims, |counted| self.is_granted(pod, counted))
     }
 
     fn claims(&self, pod: &Pod) -> Claims<'_> {
-        Claims::of(pod, self.given(&pod.key).into_iter())
+        Claims::of(pod, self.all_claims(&pod.key).into_iter())
     }
 
     /// The resources at which requests want the daemon to hold the Pod.
-    fn given(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
+    fn all_claims(&self, pod: &ObjectKey) -> Vec<Claim<'_>> {
         self.stores.each().flat_map(|store| store.claims(pod)).collect()
     }
 

@@ -19,14 +19,14 @@ use crate::tracked::Tracked;
 
 /// Objects of one kind, and whether a list came since this process became leader.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<T> {
+pub(super) struct Cache<T> {
     pub(super) synced: bool,
     /// Number of the last list, or of the one that is arriving.
     pub(super) round: u32,
     pub(super) objects: BTreeMap<ObjectKey, T>,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for Cache<T> {
     fn default() -> Self {
         Self { synced: false, round: 0, objects: BTreeMap::new() }
     }
@@ -40,16 +40,16 @@ pub(super) struct PodEntry {
     pub(super) round: u32,
     pub(super) write: Pacing,
     /// A write of images that is under way or has an unknown end.
-    pub(super) pinning: Option<Box<Unsure>>,
+    pub(super) pinning: Option<Box<OpenWrite>>,
     /// The same for resources.
-    pub(super) sizing: Option<Box<Unsure>>,
+    pub(super) sizing: Option<Box<OpenWrite>>,
     /// What the write under way changes.
-    pub(super) writes: Option<Box<Wrote>>,
+    pub(super) writes: Option<Box<PodPart>>,
 }
 
 /// A write that may still take effect, or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unsure {
+pub(super) struct OpenWrite {
     /// The Pod's resourceVersion that the write requires.
     version: String,
     /// An earlier write like it has an unknown end, so it may be the cause of a conflict.
@@ -58,7 +58,7 @@ pub(super) struct Unsure {
 
 /// What a write of a Pod changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wrote {
+pub(super) enum PodPart {
     Gates,
     Images,
     /// Resources, for that request.
@@ -95,42 +95,42 @@ impl PodEntry {
     }
 
     /// A write begins.
-    pub(super) fn write_started(&mut self, change: &PodChange, wrote: Wrote) {
+    pub(super) fn write_started(&mut self, change: &PodChange, part: PodPart) {
         let version = self.pod.get().resource_version.clone();
         let dry_run = matches!(change, PodChange::Resources(sizing) if sizing.dry_run);
-        if let Some(unsure) = self.unsure(&wrote).filter(|_| !dry_run) {
-            let unknown = unsure.as_ref().is_some_and(|before| before.version == version && before.unknown);
-            *unsure = Some(Box::new(Unsure { version, unknown }));
+        if let Some(open) = self.open_write(&part).filter(|_| !dry_run) {
+            let unknown = open.as_ref().is_some_and(|before| before.version == version && before.unknown);
+            *open = Some(Box::new(OpenWrite { version, unknown }));
         }
-        self.writes = Some(Box::new(wrote));
+        self.writes = Some(Box::new(part));
         self.pod.write_started();
     }
 
     /// A write ended. A refusal settles it, even if an earlier write has an unknown end: otherwise endless refusals
     /// would keep the request open for ever.
-    pub(super) fn ended<T>(&mut self, wrote: &Wrote, outcome: &Outcome<T>) {
-        let Some(unsure) = self.unsure(wrote) else { return };
-        match (outcome, unsure) {
-            (Outcome::Retry, Some(unsure)) => unsure.unknown = true,
+    pub(super) fn ended<T>(&mut self, part: &PodPart, outcome: &Outcome<T>) {
+        let Some(open) = self.open_write(part) else { return };
+        match (outcome, open) {
+            (Outcome::Retry, Some(open)) => open.unknown = true,
             // Changed resources are restored before the end, so the watch must first show whether they changed.
-            (Outcome::Conflict, Some(unsure)) if unsure.unknown && matches!(wrote, Wrote::Resources(_)) => {}
-            (_, unsure) => *unsure = None,
+            (Outcome::Conflict, Some(open)) if open.unknown && matches!(part, PodPart::Resources(_)) => {}
+            (_, open) => *open = None,
         }
     }
 
-    fn unsure(&mut self, wrote: &Wrote) -> Option<&mut Option<Box<Unsure>>> {
-        match wrote {
-            Wrote::Images => Some(&mut self.pinning),
-            Wrote::Resources(_) => Some(&mut self.sizing),
-            Wrote::Gates => None,
+    fn open_write(&mut self, part: &PodPart) -> Option<&mut Option<Box<OpenWrite>>> {
+        match part {
+            PodPart::Images => Some(&mut self.pinning),
+            PodPart::Resources(_) => Some(&mut self.sizing),
+            PodPart::Gates => None,
         }
     }
 
     /// A write can no longer take effect once the Pod has another version than the write requires.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn expire_writes(&mut self) {
         if !self.pod.in_flight() {
-            for unsure in [&mut self.pinning, &mut self.sizing] {
-                unsure.take_if(|unsure| unsure.version != self.pod.get().resource_version);
+            for open in [&mut self.pinning, &mut self.sizing] {
+                open.take_if(|open| open.version != self.pod.get().resource_version);
             }
         }
     }
@@ -197,7 +197,7 @@ impl Book {
         }
         if self.basis() != before {
             // Writes that require the earlier state have taken effect by now, or never will.
-            self.placed();
+            self.writes_ended();
         }
         if orders.is_some_and(|before| self.known().is_some_and(|known| known.orders != before)) {
             self.write.failed(now);
@@ -208,12 +208,12 @@ impl Book {
     pub(super) fn see(&mut self, now: Mono) {
         let known = self.work.as_ref().map(Tracked::get);
         self.acting.see(now, known);
-        let told = |view: &OrderView<'_>| view.answer.is_some() && view.order.action.resize.is_some();
+        let answered = |view: &OrderView<'_>| view.answer.is_some() && view.order.action.resize.is_some();
         let since = |view: OrderView<'_>| {
             let id = &view.order.id;
             (id.clone(), self.answered.get(id).copied().unwrap_or(now))
         };
-        self.answered = views(known).filter(told).map(since).collect();
+        self.answered = views(known).filter(answered).map(since).collect();
         self.counts = OrderCounts::default();
         views(known).for_each(|view| self.counts.add(view.answer.map(|answer| answer.state)));
     }
@@ -221,11 +221,11 @@ impl Book {
     /// The book does not exist any more.
     pub(super) fn gone(&mut self) {
         self.work = None;
-        self.placed();
+        self.writes_ended();
     }
 
     /// The end of every write is known.
-    pub(super) fn placed(&mut self) {
+    pub(super) fn writes_ended(&mut self) {
         self.placing.clear();
         self.unknown.clear();
         self.rests_on_orders = false;

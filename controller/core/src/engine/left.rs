@@ -34,33 +34,33 @@ pub const LEFT_PARKED: &str = "WorkloadLeftParked";
 /// What a workload needs next.
 pub(super) enum Next {
     Do(Deed),
-    Tell(Note),
+    Emit(Note),
     /// Nothing; when to look again.
     Look(Option<Mono>),
 }
 
 /// State of one parked workload without a rollout.
 #[derive(Clone, Debug)]
-pub(super) struct Left {
+pub(super) struct Orphan {
     /// Since when no rollout manages it.
     since: Mono,
     /// The update that it was parked for failed, and its own controller must not repeat it.
     pub(super) failed: bool,
     doing: Option<Deed>,
     /// The workload as it was read.
-    read: Option<Workload>,
+    workload: Option<Workload>,
     /// No deed begins before.
-    pub(super) until: Option<Mono>,
+    pub(super) retry_at: Option<Mono>,
     backoff: Backoff,
     /// Refusals so far.
     refusals: u32,
 }
 
-impl Left {
+impl Orphan {
     /// A workload without a rollout from `now` on.
     pub(super) fn new(now: Mono) -> Self {
         let backoff = Backoff::default();
-        Self { since: now, failed: false, doing: None, read: None, until: None, backoff, refusals: 0 }
+        Self { since: now, failed: false, doing: None, workload: None, retry_at: None, backoff, refusals: 0 }
     }
 
     /// What the workload needs next.
@@ -75,18 +75,18 @@ impl Left {
             return Next::Look(None);
         };
         let patience = Some(self.since.after(PATIENCE)).filter(|until| *until > now);
-        let until = patience.max(self.until.filter(|until| *until > now)).max(self.backoff.waits_until(now));
+        let until = patience.max(self.retry_at.filter(|at| *at > now)).max(self.backoff.waits_until(now));
         if until.is_some() {
             return Next::Look(until);
         }
         let same = |template: &Template| template.parked.as_ref() == Some(&parked.mark);
         let is = |read: &Workload| read.template.as_ref().is_some_and(same);
-        if self.read.take_if(|read| !is(read)).is_some() {
+        if self.workload.take_if(|read| !is(read)).is_some() {
             // The watch has not shown this yet.
             self.backoff.failed(now);
             return Next::Look(self.backoff.waits_until(now));
         }
-        let read = self.read.as_ref().and_then(|read| Some((read, read.template.as_ref()?)));
+        let read = self.workload.as_ref().and_then(|read| Some((read, read.template.as_ref()?)));
         let Some((workload, template)) = read else {
             return Next::Do(Deed::AskWorkload(Box::new(WorkloadQuery {
                 kind: Some(parked.kind),
@@ -100,16 +100,16 @@ impl Left {
             // A Deployment's controller does not tell its Pods apart.
             Some(pod) if parked.kind == TargetKind::Deployment => {
                 let note = self.note(parked.kind, &parked.key, &workload.uid, Some(&pod.key.name));
-                self.read = None;
-                self.until = Some(now.after(self.refused()));
-                Next::Tell(note)
+                self.workload = None;
+                self.retry_at = Some(now.after(self.count_refusal()));
+                Next::Emit(note)
             }
             Some(pod) => Next::Do(Deed::MarkPod {
                 key: pod.key,
                 uid: pod.uid,
                 resource_version: pod.resource_version,
                 revision: UNKNOWN.to_owned(),
-                of: Some(parked.kind),
+                kind: Some(parked.kind),
             }),
             None => Next::Do(Deed::Release(Box::new(Release {
                 kind: parked.kind,
@@ -122,7 +122,7 @@ impl Left {
     }
 
     /// Counts a refusal. Returns how long to wait.
-    fn refused(&mut self) -> Duration {
+    fn count_refusal(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.refusals).unwrap_or(u32::MAX);
         self.refusals = self.refusals.saturating_add(1);
         AGAIN.saturating_mul(factor).min(MOST)
@@ -141,23 +141,23 @@ impl Left {
     /// A deed ended. Returns the event to emit.
     pub(super) fn done(&mut self, now: Mono, deed: &Deed, done: Done) -> Option<Note> {
         self.doing.take_if(|doing| doing == deed)?;
-        self.read = None;
+        self.workload = None;
         match done {
             Done::Retry(_) | Done::Conflict | Done::Gone => self.backoff.failed(now),
             Done::Effected | Done::Refused(_) => self.backoff.succeeded(),
             // `next` finds out whether the answer is of use.
-            Done::Told(_) => {}
+            Done::Read(_) => {}
         }
         let wait = match done {
-            Done::Refused(_) => Some(self.refused()),
+            Done::Refused(_) => Some(self.count_refusal()),
             Done::Effected if matches!(deed, Deed::Release(_)) => Some(SHOWN_WITHIN),
             Done::Effected => Some(SOON),
-            Done::Told(_) | Done::Gone | Done::Retry(_) | Done::Conflict => None,
+            Done::Read(_) | Done::Gone | Done::Retry(_) | Done::Conflict => None,
         };
-        self.until = wait.map(|wait| now.after(wait));
+        self.retry_at = wait.map(|wait| now.after(wait));
         match (deed, done) {
-            (Deed::AskWorkload(_), Done::Told(workload)) => {
-                self.read = Some(*workload);
+            (Deed::AskWorkload(_), Done::Read(workload)) => {
+                self.workload = Some(*workload);
                 None
             }
             (Deed::Release(release), Done::Effected) => {

@@ -18,7 +18,7 @@ const AT_WORK: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load {
     /// Until when the time of calls under way is counted.
-    to: Mono,
+    until: Mono,
     /// Time that the calls of this window took, in milliseconds. By Little's law, calls need not be told apart.
     spent: u64,
     /// How many calls ended in this window.
@@ -36,9 +36,9 @@ pub(super) struct Load {
 impl Load {
     /// `under_way` calls were under way until now.
     pub(super) fn pass(&mut self, now: Mono, under_way: usize) {
-        let millis = u64::try_from(now.since(self.to).as_millis()).unwrap_or(u64::MAX);
+        let millis = u64::try_from(now.since(self.until).as_millis()).unwrap_or(u64::MAX);
         self.spent = self.spent.saturating_add(millis.saturating_mul(under_way as u64));
-        self.to = now;
+        self.until = now;
     }
 
     /// One of them ended.

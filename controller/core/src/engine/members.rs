@@ -12,11 +12,11 @@ use crate::action::Object;
 use crate::key::ObjectKey;
 use crate::pod::{Group, Pod};
 
-/// Most objects of one namespace that manage Pods by labels: each may be told of every Pod there.
+/// Most objects of one namespace that manage Pods by labels: each may be planned for every Pod there.
 pub(crate) const MAX_SELECTORS: usize = 100;
 
 /// A controller: namespace and UID. The namespace is that of its Pods, whatever they name as owner.
-type Of = (Box<str>, Box<str>);
+type ControllerKey = (Box<str>, Box<str>);
 /// Hashes of the labels that select Pods, by the object that manages these.
 type Selectors = BTreeMap<Object, Box<[u64]>>;
 
@@ -24,7 +24,7 @@ type Selectors = BTreeMap<Object, Box<[u64]>>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Members {
     /// By the Pods' controller.
-    controllers: BTreeMap<Of, BTreeSet<Object>>,
+    controllers: BTreeMap<ControllerKey, BTreeSet<Object>>,
     /// By namespace, and the first label that a Pod must have.
     labels: BTreeMap<(Box<str>, u64), Selectors>,
     /// Names of the objects that select by labels, by namespace.
@@ -39,8 +39,8 @@ impl Members {
 
     /// The objects that manage the Pod.
     pub(super) fn watchers(&self, pod: &Pod) -> Vec<Object> {
-        let of = of(pod).and_then(|of| self.controllers.get(&of)).into_iter().flatten();
-        of.chain(self.selecting(pod)).cloned().collect()
+        let own = controller_of(pod).and_then(|key| self.controllers.get(&key)).into_iter().flatten();
+        own.chain(self.selecting(pod)).cloned().collect()
     }
 
     /// The objects that select the Pod by its labels.
@@ -66,8 +66,8 @@ impl Members {
         let namespace: Box<str> = by.key.namespace.as_str().into();
         match group {
             Group::Controller(uid) => {
-                let of: Of = (namespace, uid.as_str().into());
-                enter(&mut self.controllers, of, looks, |all| {
+                let key: ControllerKey = (namespace, uid.as_str().into());
+                enter(&mut self.controllers, key, looks, |all| {
                     if looks {
                         all.insert(by.clone())
                     } else {
@@ -136,7 +136,7 @@ impl Engine {
     }
 }
 
-fn of(pod: &Pod) -> Option<Of> {
+fn controller_of(pod: &Pod) -> Option<ControllerKey> {
     let controller = pod.controller.as_ref()?;
     Some((pod.key.namespace.as_str().into(), controller.uid.clone()))
 }
@@ -176,16 +176,16 @@ mod tests {
         let both = Group::Labels(vec![1, 5]);
         members.watch(&by("both"), &both, true);
         members.watch(&by("one"), &Group::Labels(vec![5]), true);
-        let told = |members: &Members, pod: &Pod| -> Vec<String> {
+        let watchers = |members: &Members, pod: &Pod| -> Vec<String> {
             members.watchers(pod).into_iter().map(|by| by.key.name).collect()
         };
-        assert_eq!(told(&members, &labelled(&[1, 3, 5])), ["both", "one"]);
-        assert_eq!(told(&members, &labelled(&[3, 5])), ["one"]);
-        assert!(told(&members, &labelled(&[1])).is_empty());
+        assert_eq!(watchers(&members, &labelled(&[1, 3, 5])), ["both", "one"]);
+        assert_eq!(watchers(&members, &labelled(&[3, 5])), ["one"]);
+        assert!(watchers(&members, &labelled(&[1])).is_empty());
         let elsewhere = Pod { key: ObjectKey::new("evil", "a"), ..labelled(&[1, 5]) };
-        assert!(told(&members, &elsewhere).is_empty());
+        assert!(watchers(&members, &elsewhere).is_empty());
         members.watch(&by("both"), &both, false);
-        assert_eq!(told(&members, &labelled(&[1, 5])), ["one"]);
+        assert_eq!(watchers(&members, &labelled(&[1, 5])), ["one"]);
         for n in 1..MAX_SELECTORS {
             assert!(!members.is_full("shop"), "{n}");
             members.watch(&by(&n.to_string()), &both, true);

@@ -41,7 +41,7 @@ use crate::time::{Mono, earliest};
 
 use any::AnyStore;
 use hold::Grants;
-use kept::{Book, Kept};
+use kept::{Book, Cache};
 pub use left::{LEFT_PARKED, RELEASED};
 pub(crate) use members::MAX_SELECTORS;
 use members::Members;
@@ -49,7 +49,7 @@ use open::Open;
 use pacing::Timers;
 use parks::Parks;
 use pods::Pods;
-use room::{Of, Room};
+use room::{LaneId, Room};
 use stores::Stores;
 use survey::{Neighbours, Surveys};
 
@@ -66,7 +66,7 @@ pub struct Engine {
     parks: Parks,
     surveys: Surveys,
     stores: Stores,
-    books: Kept<Book>,
+    books: Cache<Book>,
     /// For each held Pod, the requests that gave its containers their resources.
     grants: BTreeMap<ObjectKey, Grants>,
     /// Orders in all books.
@@ -101,7 +101,7 @@ impl Engine {
             parks: Parks::default(),
             surveys: Surveys::default(),
             stores: Stores::new(config.max_open_requests_per_namespace),
-            books: Kept::default(),
+            books: Cache::default(),
             grants: BTreeMap::new(),
             orders: OrderCounts::default(),
             planned: 0,
@@ -115,8 +115,8 @@ impl Engine {
     /// Handles one event and returns the actions to take. `wall` is only written down, never compared.
     pub fn step(&mut self, now: Mono, wall: DateTime<Utc>, event: Event) -> Vec<Action> {
         let mut actions = Vec::new();
-        if let Some(of) = Of::ended(&event) {
-            self.room.ended(now, of);
+        if let Some(lane) = LaneId::ended(&event) {
+            self.room.ended(now, lane);
         }
         match event {
             // These watches start again when this process becomes leader, so it keeps nothing from them before.
@@ -132,16 +132,16 @@ impl Engine {
                 }
             }
             Event::Written { key, uid, outcome } => self.written(now, &key, &uid, outcome, &mut actions),
-            Event::Surveyed { place, outcome } => self.surveyed(now, &place, outcome),
-            Event::PodRead { by, outcome } => {
-                if let Some(store) = self.stores.named_mut(by.kind.name()) {
-                    store.pod_read(now, &by.key, &by.uid, &outcome);
+            Event::Surveyed { key, outcome } => self.surveyed(now, &key, outcome),
+            Event::PodRead { object, outcome } => {
+                if let Some(store) = self.stores.named_mut(object.kind.name()) {
+                    store.pod_read(now, &object.key, &object.uid, &outcome);
                 }
             }
             Event::PodTried { key, uid, outcome } => self.pod_tried(now, &key, &uid, &outcome),
             Event::PodWritten { key, uid, outcome } => self.pod_written(now, &key, &uid, outcome),
-            Event::DeedDone { by, deed, done } => {
-                actions.extend(self.deed_done(now, by, *deed, done).map(Action::Emit));
+            Event::DeedDone { object, deed, done } => {
+                actions.extend(self.deed_done(now, object, *deed, done).map(Action::Emit));
             }
             Event::NodeWorkWritten(node, outcome) => self.book_written(now, &node, outcome),
             Event::Tick => {}
@@ -169,7 +169,7 @@ impl Engine {
         // Actions that take a Pod out of service or bring it back go before the tidy-up of requests.
         for key in std::mem::take(&mut self.dirty_pods) {
             self.plan_pod(now, &key, actions);
-            self.plan_left(now, &key, actions);
+            self.plan_orphan(now, &key, actions);
         }
         actions.append(&mut requests);
         for node in std::mem::take(&mut self.dirty_nodes) {
@@ -251,7 +251,7 @@ impl Engine {
 
     fn all_dirty(&mut self) {
         self.stores.each_mut().for_each(AnyStore::all_dirty);
-        self.dirty_pods.extend(self.pods.awake().chain(self.parks.places()).cloned());
+        self.dirty_pods.extend(self.pods.awake().chain(self.parks.keys()).cloned());
         self.dirty_nodes.extend(self.books.objects.keys().map(|k| k.name.clone()));
     }
 }

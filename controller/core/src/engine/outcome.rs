@@ -1,7 +1,7 @@
 //! How writes end.
 
 use super::Engine;
-use super::kept::Wrote;
+use super::kept::PodPart;
 use super::stores::Stored;
 use crate::action::{Action, Object};
 use crate::change::Note;
@@ -53,22 +53,22 @@ impl Engine {
 
     /// The deletion of a resting request ended.
     fn rest_written<K: Stored>(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<K>) {
-        let asked = K::store_mut(&mut self.stores);
-        let Some(rest) = asked.resting.get_mut(key).filter(|rest| rest.uid == uid) else { return };
+        let store = K::store_mut(&mut self.stores);
+        let Some(rest) = store.resting.get_mut(key).filter(|rest| rest.uid == uid) else { return };
         // The watch will show that it is gone.
         if !matches!(outcome, Outcome::Written(_) | Outcome::Gone) {
             rest.deletes.failed(now);
-            asked.dirty.insert(key.clone());
+            store.dirty.insert(key.clone());
         }
     }
 
     pub(super) fn pod_written(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: Outcome<Pod>) {
         // An answer about a Pod that is gone does not concern a new one with the same name.
         let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
-        let wrote = entry.writes.take();
+        let part = entry.writes.take();
         let refused = refusal(&outcome);
-        if let Some(wrote) = &wrote {
-            entry.ended(wrote, &outcome);
+        if let Some(part) = &part {
+            entry.ended(part, &outcome);
         }
         let before = entry.pod.get().node.clone();
         match outcome {
@@ -85,16 +85,16 @@ impl Engine {
                 entry.write.failed(now);
             }
         }
-        entry.settle();
+        entry.expire_writes();
         let after = entry.pod.get().node.clone();
         self.neighbours.moved(key, before.as_deref(), after.as_deref());
-        match wrote.as_deref() {
-            Some(Wrote::Images) => {
+        match part.as_deref() {
+            Some(PodPart::Images) => {
                 let all = self.stores.each_mut();
                 all.for_each(|store| store.images_written(now, key, refused.as_ref()));
             }
-            Some(Wrote::Resources(by)) => self.resources_written(now, by, PodWritten::Resources(refused)),
-            Some(Wrote::Gates) | None => {}
+            Some(PodPart::Resources(by)) => self.resources_written(now, by, PodWritten::Resources(refused)),
+            Some(PodPart::Gates) | None => {}
         }
         self.pod_changed(key);
     }
@@ -102,9 +102,9 @@ impl Engine {
     /// A dry run ended. It shows only whether the Pod would take the change.
     pub(super) fn pod_tried(&mut self, now: Mono, key: &ObjectKey, uid: &str, outcome: &Outcome<()>) {
         let Some(entry) = self.pods.wake(key).filter(|e| e.pod.get().uid == uid) else { return };
-        let wrote = entry.writes.take();
-        let Some(Wrote::Resources(by)) = wrote.as_deref() else { return };
-        let asks = self.stores.of(by.kind).is_some_and(|store| store.only_asks(&by.key, &by.uid));
+        let part = entry.writes.take();
+        let Some(PodPart::Resources(by)) = part.as_deref() else { return };
+        let asks = self.stores.of(by.kind).is_some_and(|store| store.changes_nothing(&by.key, &by.uid));
         match outcome {
             Outcome::Conflict | Outcome::Gone => {
                 entry.pod.conflicted();
@@ -114,8 +114,8 @@ impl Engine {
                 entry.pod.failed();
                 // A waiting request repeats its dry run in its own time, so its refusal delays no other write of the
                 // Pod.
-                let told = matches!(outcome, Outcome::Written(())) || (!asks && refusal(outcome).is_some());
-                if told {
+                let known = matches!(outcome, Outcome::Written(())) || (!asks && refusal(outcome).is_some());
+                if known {
                     entry.write.succeeded();
                 } else {
                     entry.write.failed(now);
@@ -144,7 +144,7 @@ impl Engine {
                     // The watch has shown that the book was deleted meanwhile.
                     None => {}
                 }
-                book.placed();
+                book.writes_ended();
                 book.write.succeeded();
             }
             (Outcome::Conflict | Outcome::Gone, Some(known)) => {

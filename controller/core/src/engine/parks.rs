@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::rollout::TargetKind;
 
 use super::any::AnyStore;
-use super::left::{Left, Next};
+use super::left::{Next, Orphan};
 use super::room::Turn;
 use super::{Engine, Subject};
 use crate::action::{Action, Object, Part, Watch};
@@ -19,16 +19,16 @@ use crate::workload::{Parked, Parking};
 /// The parked workloads, by the keys under which their rollouts queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parks {
-    of: BTreeMap<TargetKind, OfKind>,
+    by_kind: BTreeMap<TargetKind, KindParks>,
     /// Workloads that no rollout manages.
-    left: BTreeMap<ObjectKey, Left>,
+    orphans: BTreeMap<ObjectKey, Orphan>,
     /// Workloads whose rollout is gone after its update failed.
     failed: BTreeSet<ObjectKey>,
 }
 
 /// The parked workloads of one kind.
 #[derive(Clone, Debug, Default)]
-struct OfKind {
+struct KindParks {
     synced: bool,
     objects: BTreeMap<ObjectKey, Parked>,
     /// Workloads that the arriving list has named.
@@ -36,64 +36,64 @@ struct OfKind {
 }
 
 impl Parks {
-    pub(super) fn of(&self, kind: TargetKind, place: &ObjectKey) -> Parking<'_> {
-        match self.of.get(&kind).filter(|of| of.synced) {
+    pub(super) fn of(&self, kind: TargetKind, key: &ObjectKey) -> Parking<'_> {
+        match self.by_kind.get(&kind).filter(|parks| parks.synced) {
             None => Parking::Unknown,
-            Some(of) => of.objects.get(place).map_or(Parking::No, Parking::Yes),
+            Some(parks) => parks.objects.get(key).map_or(Parking::No, Parking::Yes),
         }
     }
 
     /// The parked workload with that key.
-    fn named(&self, place: &ObjectKey) -> Option<&Parked> {
-        self.of.values().filter(|of| of.synced).find_map(|of| of.objects.get(place))
+    fn get(&self, key: &ObjectKey) -> Option<&Parked> {
+        self.by_kind.values().filter(|parks| parks.synced).find_map(|parks| parks.objects.get(key))
     }
 
     /// Keys of all parked workloads.
-    pub(super) fn places(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.of.values().flat_map(|of| of.objects.keys())
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.by_kind.values().flat_map(|parks| parks.objects.keys())
     }
 
     /// The workload's rollout is gone, and its update failed.
-    pub(super) fn failed(&mut self, place: &ObjectKey) {
-        if self.named(place).is_some() {
-            self.failed.insert(place.clone());
+    pub(super) fn update_failed(&mut self, key: &ObjectKey) {
+        if self.get(key).is_some() {
+            self.failed.insert(key.clone());
         }
     }
 
     /// The workload needs no release. A deed under way keeps its entry: the watch may be faster than the answer, which
     /// is worth an event.
-    fn kept(&mut self, place: &ObjectKey) {
-        if self.left.get(place).is_none_or(|left| !left.waits()) {
-            self.left.remove(place);
-            self.failed.remove(place);
+    fn forget(&mut self, key: &ObjectKey) {
+        if self.orphans.get(key).is_none_or(|orphan| !orphan.waits()) {
+            self.orphans.remove(key);
+            self.failed.remove(key);
         }
     }
 
     /// Applies a watch event. Returns the keys that may have changed.
     fn changed(&mut self, kind: TargetKind, watch: Watch<Parked>) -> Vec<ObjectKey> {
-        let of = self.of.entry(kind).or_default();
+        let parks = self.by_kind.entry(kind).or_default();
         match watch {
-            Watch::Upsert(parked) => vec![of.put(parked)],
+            Watch::Upsert(parked) => vec![parks.put(parked)],
             Watch::Gone(parked) => {
-                let place = parked.place();
-                of.objects.remove(&place);
-                vec![place]
+                let key = parked.queue_key();
+                parks.objects.remove(&key);
+                vec![key]
             }
             Watch::Listed(Part { objects, first, last }) => {
                 if first {
-                    of.named.clear();
+                    parks.named.clear();
                 }
                 let mut changed = Vec::new();
                 for parked in objects {
-                    let place = of.put(parked);
-                    of.named.insert(place.clone());
-                    changed.push(place);
+                    let key = parks.put(parked);
+                    parks.named.insert(key.clone());
+                    changed.push(key);
                 }
                 if last {
-                    let named = std::mem::take(&mut of.named);
-                    changed.extend(of.objects.keys().filter(|place| !named.contains(place)).cloned());
-                    of.objects.retain(|place, _| named.contains(place));
-                    of.synced = true;
+                    let named = std::mem::take(&mut parks.named);
+                    changed.extend(parks.objects.keys().filter(|key| !named.contains(key)).cloned());
+                    parks.objects.retain(|key, _| named.contains(key));
+                    parks.synced = true;
                 }
                 changed
             }
@@ -101,11 +101,11 @@ impl Parks {
     }
 }
 
-impl OfKind {
+impl KindParks {
     fn put(&mut self, parked: Parked) -> ObjectKey {
-        let place = parked.place();
-        self.objects.insert(place.clone(), parked);
-        place
+        let key = parked.queue_key();
+        self.objects.insert(key.clone(), parked);
+        key
     }
 }
 
@@ -113,9 +113,9 @@ impl Engine {
     /// Parked workloads of that kind changed.
     pub(super) fn parks_changed(&mut self, kind: TargetKind, watch: Watch<Parked>) {
         let complete = matches!(&watch, Watch::Listed(part) if part.last);
-        for place in self.parks.changed(kind, watch) {
-            self.stores.each_mut().for_each(|store| store.pod_changed(&place));
-            self.dirty_pods.insert(place);
+        for key in self.parks.changed(kind, watch) {
+            self.stores.each_mut().for_each(|store| store.pod_changed(&key));
+            self.dirty_pods.insert(key);
         }
         // Rollouts of workloads that are not parked may have waited for the complete list.
         if complete {
@@ -126,32 +126,32 @@ impl Engine {
 
 impl Engine {
     /// Releases a parked workload that no rollout manages.
-    pub(super) fn plan_left(&mut self, now: Mono, place: &ObjectKey, actions: &mut Vec<Action>) {
-        if self.parks.of.is_empty() {
+    pub(super) fn plan_orphan(&mut self, now: Mono, key: &ObjectKey, actions: &mut Vec<Action>) {
+        if self.parks.by_kind.is_empty() {
             return;
         }
-        let parked = self.parks.named(place).cloned();
-        let Some(parked) = parked.filter(|_| !self.stores.each().any(|store| store.keeps_park(place))) else {
-            return self.parks.kept(place);
+        let parked = self.parks.get(key).cloned();
+        let Some(parked) = parked.filter(|_| !self.stores.each().any(|store| store.keeps_park(key))) else {
+            return self.parks.forget(key);
         };
-        let Parks { left, failed, .. } = &mut self.parks;
-        let left = left.entry(place.clone()).or_insert_with(|| Left::new(now));
+        let Parks { orphans, failed, .. } = &mut self.parks;
+        let orphan = orphans.entry(key.clone()).or_insert_with(|| Orphan::new(now));
         // A finalizer may have kept the rollout until now.
-        left.failed = failed.contains(place);
-        let subject = Subject::Pod(place.clone());
+        orphan.failed = failed.contains(key);
+        let subject = Subject::Pod(key.clone());
         let pods = |key: &ObjectKey| self.pods.read(key).map(Cow::into_owned);
-        let wake_at = match left.next(now, &parked, &pods) {
-            Next::Do(deed) if self.room.start(now, &subject, Turn::New(&place.namespace, None)) => {
-                left.begins(deed.clone());
+        let wake_at = match orphan.next(now, &parked, &pods) {
+            Next::Do(deed) if self.room.start(now, &subject, Turn::New(&key.namespace, None)) => {
+                orphan.begins(deed.clone());
                 let kind = KindId::new(parked.kind.name());
                 actions
-                    .push(Action::Do { by: Object { kind, key: place.clone(), uid: String::new() }, deed });
+                    .push(Action::Do { object: Object { kind, key: key.clone(), uid: String::new() }, deed });
                 None
             }
             Next::Do(_) => None,
-            Next::Tell(note) => {
+            Next::Emit(note) => {
                 actions.push(Action::Emit(note));
-                left.until
+                orphan.retry_at
             }
             Next::Look(at) => at,
         };
@@ -159,9 +159,9 @@ impl Engine {
     }
 
     /// A deed for such a workload ended. Returns the event to emit.
-    pub(super) fn left_done(&mut self, now: Mono, place: ObjectKey, deed: &Deed, done: Done) -> Option<Note> {
-        let note = self.parks.left.get_mut(&place)?.done(now, deed, done);
-        self.dirty_pods.insert(place);
+    pub(super) fn orphan_done(&mut self, now: Mono, key: ObjectKey, deed: &Deed, done: Done) -> Option<Note> {
+        let note = self.parks.orphans.get_mut(&key)?.done(now, deed, done);
+        self.dirty_pods.insert(key);
         note
     }
 }
@@ -183,17 +183,20 @@ mod tests {
     fn nothing_is_known_before_the_first_list_and_what_none_of_its_parts_names_is_gone() {
         let (kind, mut parks) = (TargetKind::StatefulSet, Parks::default());
         let [a, b] = ["a", "b"].map(|name| parked(name, 1));
-        assert_eq!(parks.of(kind, &a.place()), Parking::Unknown);
+        assert_eq!(parks.of(kind, &a.queue_key()), Parking::Unknown);
         let part = |objects: Vec<Parked>, first, last| Watch::Listed(Part { objects, first, last });
         parks.changed(kind, part(vec![a.clone()], true, false));
-        assert_eq!(parks.of(kind, &a.place()), Parking::Unknown);
+        assert_eq!(parks.of(kind, &a.queue_key()), Parking::Unknown);
         parks.changed(kind, part(vec![b.clone()], false, true));
-        assert_eq!(parks.of(kind, &a.place()), Parking::Yes(&a));
-        assert_eq!(parks.of(TargetKind::DaemonSet, &a.place()), Parking::Unknown);
-        assert_eq!(parks.changed(kind, Watch::list(vec![b.clone()])), [b.place(), a.place()]);
-        assert_eq!((parks.of(kind, &a.place()), parks.of(kind, &b.place())), (Parking::No, Parking::Yes(&b)));
+        assert_eq!(parks.of(kind, &a.queue_key()), Parking::Yes(&a));
+        assert_eq!(parks.of(TargetKind::DaemonSet, &a.queue_key()), Parking::Unknown);
+        assert_eq!(parks.changed(kind, Watch::list(vec![b.clone()])), [b.queue_key(), a.queue_key()]);
+        assert_eq!(
+            (parks.of(kind, &a.queue_key()), parks.of(kind, &b.queue_key())),
+            (Parking::No, Parking::Yes(&b))
+        );
         parks.changed(kind, Watch::Upsert(parked("b", 2)));
         parks.changed(kind, Watch::Gone(b.clone()));
-        assert_eq!(parks.of(kind, &b.place()), Parking::No);
+        assert_eq!(parks.of(kind, &b.queue_key()), Parking::No);
     }
 }

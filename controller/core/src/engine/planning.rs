@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use pitstop_api::nodework::{Order, request_uid};
 
 use super::any::AnyStore;
-use super::kept::{Book, PodEntry, Wrote};
+use super::kept::{Book, PodEntry, PodPart};
 use super::pods::Pods;
 use super::room::Turn;
 use super::store::{Entry, node_of, object};
@@ -82,7 +82,7 @@ impl Engine {
             K::store_mut(&mut self.stores).rest(key, now);
             self.plan_rest::<K>(now, key, actions);
         }
-        if !self.stores.each().any(|store| store.stands_with(&pod)) {
+        if !self.stores.each().any(|store| store.has_queue(&pod)) {
             self.pods.pack(&pod);
         }
     }
@@ -98,13 +98,13 @@ impl Engine {
         let known = self.pods.get(&request.pod_key());
         let pod = known.map(|e| e.pod.get());
         if pod.is_some_and(|pod| request.pod_uid().is_none_or(|uid| uid == pod.uid)) {
-            entry.look.seen();
+            entry.pod_check.seen();
         }
         let book = node_of(request).and_then(|node| self.books.objects.get(&ObjectKey::new("", node)));
         let work = book.and_then(Book::known);
         entry.ordered = views(work).any(|view| request_uid(&view.order.id) == request.uid());
         let survey = self.last_survey(&request.pod_key(), entry.admission.since);
-        let around =
+        let lookup =
             Surroundings { engine: self, request, surveyed: survey.is_some_and(|last| last.result.is_ok()) };
         let (images_open, resources_open) =
             known.map_or((false, false), |e| (e.pinning.is_some(), e.sizing.is_some()));
@@ -135,10 +135,10 @@ impl Engine {
             },
             deed: entry.deeds.open(),
             doing: entry.deeds.doing(),
-            look: &entry.look,
+            pod_check: &entry.pod_check,
             survey,
-            anew: entry.admission.anew.as_ref(),
-            around: &around,
+            reinstated: entry.admission.reinstated.as_ref(),
+            lookup: &lookup,
         };
         K::decide(Cx { now, wall, config: &self.config }, sight, &mut entry.memory)
     }
@@ -166,15 +166,15 @@ impl Engine {
         line @ (subject, turn): (&Subject, Turn<'_>),
         actions: &mut Vec<Action>,
     ) -> Option<Mono> {
-        let by = object(entry.request.get());
+        let object = object(entry.request.get());
         match plan.read {
             Some(Read::Pod) if self.room.start(now, subject, turn) => {
-                entry.look.begin();
-                actions.push(Action::ReadPod { by, pod: entry.request.get().pod_key() });
+                entry.pod_check.begin();
+                actions.push(Action::ReadPod { object, pod: entry.request.get().pod_key() });
             }
             Some(Read::Bounds) => {
                 let pod = entry.request.get().pod_key();
-                match self.survey(now, by, &pod, entry.admission.since, line) {
+                match self.survey(now, object, &pod, entry.admission.since, line) {
                     Ok(reading) => actions.extend(reading),
                     Err(later) => return Some(later),
                 }
@@ -270,17 +270,17 @@ impl Engine {
         let request = entry.request.get();
         let Some(node) = node_of(request).filter(|_| !entry.confirmed) else { return };
         let book = self.books.objects.get(&ObjectKey::new("", node)).and_then(Book::known);
-        let stands = |order: &Order| views(book).any(|view| view.order.id == order.id);
+        let in_book = |order: &Order| views(book).any(|view| view.order.id == order.id);
         if plan.images.is_empty()
             && plan.sizing.is_none()
             && plan.deed.is_none()
-            && plan.orders.iter().all(stands)
+            && plan.orders.iter().all(in_book)
         {
             return;
         }
         plan.images.clear();
         (plan.sizing, plan.deed) = (None, None);
-        if !plan.orders.iter().all(stands) {
+        if !plan.orders.iter().all(in_book) {
             // An order in the book is removed only together with the write of its replacement.
             let own = views(book).filter(|view| request_uid(&view.order.id) == request.uid());
             plan.orders = own.map(|view| view.order.clone()).collect();
@@ -336,7 +336,7 @@ impl Engine {
         let wait = self.write_pod(now, &mut entry, actions);
         self.timers.set(Subject::Pod(key.clone()), wait);
         self.pods.insert(key, entry);
-        if wait.is_none() && !self.stores.each().any(|store| store.stands_with(key)) {
+        if wait.is_none() && !self.stores.each().any(|store| store.has_queue(key)) {
             self.pods.pack(key);
         }
     }
@@ -350,7 +350,7 @@ impl Engine {
             return entry.write.retry_at();
         }
         let pod = entry.pod.get();
-        let Some((change, wrote)) = self.change_of(pod) else {
+        let Some((change, part)) = self.change_of(pod) else {
             entry.write.satisfied();
             return None;
         };
@@ -361,13 +361,13 @@ impl Engine {
             return None;
         }
         let (key, uid, resource_version) = (pod.key.clone(), pod.uid.clone(), pod.resource_version.clone());
-        entry.write_started(&change, wrote);
+        entry.write_started(&change, part);
         actions.push(Action::PatchPod { key, uid, resource_version, change });
         None
     }
 
     /// The next change that a Pod needs: first its gates, which keep it out of service or bring it back.
-    fn change_of(&self, pod: &Pod) -> Option<(PodChange, Wrote)> {
+    fn change_of(&self, pod: &Pod) -> Option<(PodChange, PodPart)> {
         if pod.gone() {
             return None;
         }
@@ -376,19 +376,19 @@ impl Engine {
             let holds = all().flat_map(|store| store.gates(pod)).collect();
             let gates = readiness::plan(&pod.gates, &holds);
             if !gates.is_empty() {
-                return Some((PodChange::Gates(gates), Wrote::Gates));
+                return Some((PodChange::Gates(gates), PodPart::Gates));
             }
         }
         // A strategic merge patch brings the containers that it names into its own order, and a Pod's order cannot change.
-        let place = |name: &str| pod.containers.iter().position(|c| c.name == *name);
+        let position = |name: &str| pod.containers.iter().position(|c| c.name == *name);
         let mut images: Vec<ImageChange> = all().flat_map(|store| store.images(pod)).collect();
-        images.sort_by_key(|image| place(&image.container));
+        images.sort_by_key(|image| position(&image.container));
         if !images.is_empty() {
-            return Some((PodChange::Images(images), Wrote::Images));
+            return Some((PodChange::Images(images), PodPart::Images));
         }
         let (by, mut sizing) = all().find_map(|store| store.sizing(pod))?;
-        sizing.containers.sort_by_key(|change| place(&change.container));
-        Some((PodChange::Resources(sizing), Wrote::Resources(by)))
+        sizing.containers.sort_by_key(|change| position(&change.container));
+        Some((PodChange::Resources(sizing), PodPart::Resources(by)))
     }
 
     pub(super) fn plan_book(&mut self, now: Mono, node: &str, actions: &mut Vec<Action>) {
@@ -435,16 +435,16 @@ impl Engine {
         };
         self.timers.set(Subject::Node(node.to_owned()), earliest(wait, held.wake_at));
         if let Some(placed) = placed {
-            self.places(now, node, &placed);
+            self.note_placed(now, node, &placed);
         }
     }
 
     /// Notes which requests have orders without a place. `placed`: IDs of the orders with one.
-    fn places(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
+    fn note_placed(&mut self, now: Mono, node: &str, placed: &BTreeSet<String>) {
         let timers = &mut self.timers;
         for store in self.stores.each_mut() {
             let kind = store.about().id;
-            for key in store.places(now, node, placed) {
+            for key in store.note_placed(now, node, placed) {
                 // The request reports it, makes room, or may do without the daemon.
                 timers.set(Subject::Object(kind, key), Some(now));
             }
@@ -468,7 +468,7 @@ fn ids(orders: &[Order]) -> BTreeSet<String> {
 }
 
 /// The next write of a request object.
-struct Next<S> {
+struct NextWrite<S> {
     write: action::Write,
     urgency: Urgency,
     /// The status that it stores.
@@ -476,8 +476,8 @@ struct Next<S> {
 }
 
 /// The next write of the request object that its plan needs.
-fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Next<K::Status>> {
-    let now = |write| Some(Next { write, urgency: Urgency::Now, status: None });
+fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<NextWrite<K::Status>> {
+    let now = |write| Some(NextWrite { write, urgency: Urgency::Now, status: None });
     if plan.delete {
         return now(action::Write::Delete);
     }
@@ -490,7 +490,7 @@ fn write_of<K: Stored>(plan: Plan<K::Status>, request: &K) -> Option<Next<K::Sta
         }
         Some(StatusWrite { status, urgency }) => {
             let write = action::Write::Status { resource_version, status: K::wrap(status.clone()) };
-            Some(Next { write, urgency, status: Some(status) })
+            Some(NextWrite { write, urgency, status: Some(status) })
         }
         None => None,
     }

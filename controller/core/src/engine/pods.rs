@@ -128,11 +128,11 @@ impl Pods {
 
     /// Pods of the namespace that belong to the controller with that UID, and perhaps a few others.
     pub(super) fn of_controller(&self, namespace: &str, uid: &str) -> Vec<ObjectKey> {
-        let meant = hash(uid);
+        let expected = hash(uid);
         let own = self.slots.range(ObjectKey::new(namespace, "")..);
         let own = own.take_while(|(key, _)| key.namespace == namespace).filter(|(_, slot)| match slot {
             Slot::Awake(entry) => entry.pod.get().controller.as_ref().is_some_and(|of| *of.uid == *uid),
-            Slot::Packed(_, _, of) => *of == meant,
+            Slot::Packed(_, _, of) => *of == expected,
         });
         own.map(|(key, _)| key.clone()).collect()
     }
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Every Pod of the cluster is kept. With its place in the map, it may cost at most 0.8 KiB.
+    /// Every Pod of the cluster is kept. With its entry in the map, it may cost at most 0.8 KiB.
     #[test]
     fn a_pod_without_a_request_takes_little() {
         let pod = typical();
@@ -210,8 +210,8 @@ mod tests {
         pods.pack(&pod.key);
         let Some(Slot::Packed(bytes, ..)) = pods.slots.get(&pod.key) else { panic!() };
         let texts = pod.key.namespace.len() + pod.key.name.len();
-        let place = size_of::<ObjectKey>() + size_of::<Slot>() + texts;
-        assert!(bytes.len() <= 560 && place <= 130, "{} bytes, {place} in the map", bytes.len());
+        let entry = size_of::<ObjectKey>() + size_of::<Slot>() + texts;
+        assert!(bytes.len() <= 560 && entry <= 130, "{} bytes, {entry} in the map", bytes.len());
     }
 
     /// Any user can write the UID of another namespace's controller into a Pod.

@@ -7,7 +7,7 @@ use crate::key::ObjectKey;
 
 /// How far a request is with its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum Progress {
     /// It was accepted and has not ended, or its acceptance was sent, with whatever result. No request overtakes it.
     Begun,
     /// It waits for its turn.
@@ -20,14 +20,14 @@ pub(super) enum Standing {
     Lasts,
 }
 
-impl Standing {
+impl Progress {
     const ALL: [Self; 5] = [Self::Begun, Self::Waits, Self::Asks, Self::Lingers, Self::Lasts];
 }
 
-/// Place of a request in the queue of its Pod, in the order of the queue.
+/// Position of a request in the queue of its Pod, in the order of the queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) standing: Standing,
+pub(super) struct Position {
+    pub(super) progress: Progress,
     /// `metadata.creationTimestamp`.
     pub(super) created: i64,
     pub(super) key: ObjectKey,
@@ -35,25 +35,25 @@ pub(super) struct Place {
 
 /// The requests of one kind by Pod. Ended requests without orders or claims are in no queue.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queues(BTreeMap<ObjectKey, BTreeSet<Place>>);
+pub(super) struct Queues(BTreeMap<ObjectKey, BTreeSet<Position>>);
 
 impl Queues {
-    pub(super) fn enter(&mut self, pod: &ObjectKey, place: Place) {
+    pub(super) fn enter(&mut self, pod: &ObjectKey, position: Position) {
         // Most changes concern known Pods: the key need not be cloned.
         match self.0.get_mut(pod) {
-            Some(places) => {
-                places.insert(place);
+            Some(queue) => {
+                queue.insert(position);
             }
             None => {
-                self.0.insert(pod.clone(), BTreeSet::from([place]));
+                self.0.insert(pod.clone(), BTreeSet::from([position]));
             }
         }
     }
 
-    pub(super) fn leave(&mut self, pod: &ObjectKey, place: &Place) {
-        let Some(places) = self.0.get_mut(pod) else { return };
-        places.remove(place);
-        if places.is_empty() {
+    pub(super) fn leave(&mut self, pod: &ObjectKey, position: &Position) {
+        let Some(queue) = self.0.get_mut(pod) else { return };
+        queue.remove(position);
+        if queue.is_empty() {
             self.0.remove(pod);
         }
     }
@@ -63,33 +63,33 @@ impl Queues {
         self.0.get(pod).map_or(0, BTreeSet::len)
     }
 
-    /// Requests of the Pod with that standing, the oldest first.
+    /// Requests of the Pod with that progress, the oldest first.
     pub(super) fn of(
         &self,
         pod: &ObjectKey,
-        standing: Standing,
-    ) -> impl DoubleEndedIterator<Item = &Place> + use<'_> {
-        let least = |standing| Place { standing, created: i64::MIN, key: ObjectKey::default() };
-        let after = Standing::ALL.into_iter().find(|next| *next > standing).map(least);
-        let places = self.0.get(pod).map(|places| {
-            let from = std::ops::Bound::Included(least(standing));
-            places.range((from, after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded)))
+        progress: Progress,
+    ) -> impl DoubleEndedIterator<Item = &Position> + use<'_> {
+        let least = |progress| Position { progress, created: i64::MIN, key: ObjectKey::default() };
+        let after = Progress::ALL.into_iter().find(|next| *next > progress).map(least);
+        let positions = self.0.get(pod).map(|queue| {
+            let from = std::ops::Bound::Included(least(progress));
+            queue.range((from, after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded)))
         });
-        places.into_iter().flatten()
+        positions.into_iter().flatten()
     }
 
     /// The request whose turn it is, or will be next.
-    pub(super) fn first(&self, pod: &ObjectKey) -> Option<&Place> {
+    pub(super) fn first(&self, pod: &ObjectKey) -> Option<&Position> {
         let first = self.0.get(pod)?.first()?;
-        [Standing::Begun, Standing::Waits].contains(&first.standing).then_some(first)
+        [Progress::Begun, Progress::Waits].contains(&first.progress).then_some(first)
     }
 
     /// Requests whose plans may change with the Pod or with one of these requests. Of the waiting requests and of the
     /// dry runs, only the first.
     pub(super) fn concerned(&self, pod: &ObjectKey) -> impl Iterator<Item = &ObjectKey> + use<'_> {
-        let first = |standing| self.of(pod, standing).take(1);
-        let all = self.of(pod, Standing::Begun).chain(self.of(pod, Standing::Lingers));
-        all.chain(first(Standing::Waits)).chain(first(Standing::Asks)).map(|place| &place.key)
+        let first = |progress| self.of(pod, progress).take(1);
+        let all = self.of(pod, Progress::Begun).chain(self.of(pod, Progress::Lingers));
+        all.chain(first(Progress::Waits)).chain(first(Progress::Asks)).map(|position| &position.key)
     }
 
     /// The Pods of a namespace that have a queue.
@@ -108,27 +108,28 @@ impl Queues {
 mod tests {
     use super::*;
 
-    fn place(standing: Standing, created: i64, name: &str) -> Place {
-        Place { standing, created, key: ObjectKey::new("shop", name) }
+    fn position(progress: Progress, created: i64, name: &str) -> Position {
+        Position { progress, created, key: ObjectKey::new("shop", name) }
     }
 
-    fn names<'a>(places: impl Iterator<Item = &'a Place>) -> Vec<&'a str> {
-        places.map(|place| place.key.name.as_str()).collect()
+    fn names<'a>(positions: impl Iterator<Item = &'a Position>) -> Vec<&'a str> {
+        positions.map(|position| position.key.name.as_str()).collect()
     }
 
     #[test]
     fn those_of_a_standing_come_in_order_of_creation() {
         let pod = ObjectKey::new("shop", "web");
         let mut queues = Queues::default();
-        assert_eq!((queues.first(&pod), queues.of(&pod, Standing::Waits).count()), (None, 0));
-        for standing in Standing::ALL {
+        assert_eq!((queues.first(&pod), queues.of(&pod, Progress::Waits).count()), (None, 0));
+        for progress in Progress::ALL {
             for (created, name) in [(7, "b"), (7, "a"), (3, "z"), (-1, "old")] {
-                queues.enter(&pod, place(standing, created, &format!("{standing:?}-{name}").to_lowercase()));
+                let name = format!("{progress:?}-{name}").to_lowercase();
+                queues.enter(&pod, position(progress, created, &name));
             }
         }
-        for standing in Standing::ALL {
-            let expected = ["old", "z", "a", "b"].map(|name| format!("{standing:?}-{name}").to_lowercase());
-            assert_eq!(names(queues.of(&pod, standing)), expected);
+        for progress in Progress::ALL {
+            let expected = ["old", "z", "a", "b"].map(|name| format!("{progress:?}-{name}").to_lowercase());
+            assert_eq!(names(queues.of(&pod, progress)), expected);
         }
         assert_eq!(names(queues.first(&pod).into_iter()), ["begun-old"]);
         let concerned: Vec<&str> = queues.concerned(&pod).map(|key| key.name.as_str()).collect();
@@ -139,14 +140,14 @@ mod tests {
     fn what_is_in_nobodys_way_is_never_first() {
         let pod = ObjectKey::new("shop", "web");
         let mut queues = Queues::default();
-        let asks = place(Standing::Asks, 0, "a");
+        let asks = position(Progress::Asks, 0, "a");
         queues.enter(&pod, asks.clone());
-        queues.enter(&pod, place(Standing::Lasts, 0, "b"));
+        queues.enter(&pod, position(Progress::Lasts, 0, "b"));
         assert_eq!(queues.first(&pod), None);
         assert_eq!(queues.pods_of("shop").count(), 1);
         assert_eq!(queues.pods_of("shoq").count(), 0);
         queues.leave(&pod, &asks);
-        queues.leave(&pod, &place(Standing::Lasts, 0, "b"));
+        queues.leave(&pod, &position(Progress::Lasts, 0, "b"));
         assert!(queues.is_empty());
     }
 }

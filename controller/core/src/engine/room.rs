@@ -46,28 +46,30 @@ pub(super) enum Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn of(self) -> Of<'a> {
+    fn lane(self) -> LaneId<'a> {
         match self {
-            Self::Book => Of::Books,
-            Self::Begun(namespace) | Self::New(namespace, _) => Of::Namespace(namespace),
+            Self::Book => LaneId::Books,
+            Self::Begun(namespace) | Self::New(namespace, _) => LaneId::Namespace(namespace),
         }
     }
 }
 
 /// Whose room an action takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Of<'a> {
+pub(super) enum LaneId<'a> {
     Books,
     Namespace(&'a str),
 }
 
-impl<'a> Of<'a> {
+impl<'a> LaneId<'a> {
     /// Whose room is free again, if the event ends an action.
     pub(super) fn ended(event: &'a Event) -> Option<Self> {
         let key = match event {
-            Event::Written { key, .. } | Event::PodWritten { key, .. } | Event::PodTried { key, .. } => key,
-            Event::DeedDone { by, .. } | Event::PodRead { by, .. } => &by.key,
-            Event::Surveyed { place, .. } => place,
+            Event::Written { key, .. }
+            | Event::PodWritten { key, .. }
+            | Event::PodTried { key, .. }
+            | Event::Surveyed { key, .. } => key,
+            Event::DeedDone { object, .. } | Event::PodRead { object, .. } => &object.key,
             Event::NodeWorkWritten(..) => return Some(Self::Books),
             Event::Pods(_)
             | Event::Objects(_)
@@ -152,9 +154,9 @@ fn millis(time: Duration) -> u64 {
 #[derive(Clone, Debug, Default)]
 struct Line {
     by_group: BTreeMap<(String, u64), Subject>,
-    places: BTreeMap<Subject, (String, u64)>,
+    positions: BTreeMap<Subject, (String, u64)>,
     /// Number of arrivals.
-    came: u64,
+    arrivals: u64,
     /// The group whose turn it is, and how many of it were called.
     turn: (String, usize),
     /// When the orders of the group began to wait for each other.
@@ -163,11 +165,11 @@ struct Line {
 
 impl Line {
     fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.positions.is_empty()
     }
 
     fn holds(&self, subject: &Subject) -> bool {
-        self.places.contains_key(subject)
+        self.positions.contains_key(subject)
     }
 
     /// Adds the subject to the end of its group, unless it is in line. Returns how many were added.
@@ -175,10 +177,10 @@ impl Line {
         if self.holds(subject) {
             return 0;
         }
-        self.came = self.came.saturating_add(1);
-        let place = (group.to_owned(), self.came);
-        self.by_group.insert(place.clone(), subject.clone());
-        self.places.insert(subject.clone(), place);
+        self.arrivals = self.arrivals.saturating_add(1);
+        let position = (group.to_owned(), self.arrivals);
+        self.by_group.insert(position.clone(), subject.clone());
+        self.positions.insert(subject.clone(), position);
         1
     }
 
@@ -196,16 +198,16 @@ impl Line {
         // A group that keeps growing must not keep other groups waiting.
         let from = (group.clone(), if *had < MOST_IN_A_ROW { 0 } else { u64::MAX });
         let next = self.by_group.range(from..).next().or_else(|| self.by_group.first_key_value());
-        let place = next?.0.clone();
-        let same = place.0 == *group;
+        let position = next?.0.clone();
+        let same = position.0 == *group;
         let had = if same && *had < MOST_IN_A_ROW { had.saturating_add(1) } else { 1 };
         let over = |from: &Mono| from.after(GATHER.saturating_mul(2)) <= now;
         if !same || self.gathers_from.as_ref().is_none_or(over) {
             self.gathers_from = Some(now);
         }
-        self.turn = (place.0.clone(), had);
-        let subject = self.by_group.remove(&place)?;
-        self.places.remove(&subject);
+        self.turn = (position.0.clone(), had);
+        let subject = self.by_group.remove(&position)?;
+        self.positions.remove(&subject);
         Some(subject)
     }
 }
@@ -234,9 +236,9 @@ impl Room {
     pub(super) fn start(&mut self, now: Mono, subject: &Subject, turn: Turn<'_>) -> bool {
         let called = self.called.as_ref() == Some(subject);
         let free = called || (self.under_way < MOST && self.ready.is_empty() && !self.books.is_ready(now));
-        let lane = match turn.of() {
-            Of::Books => &mut self.books,
-            Of::Namespace(namespace) => {
+        let lane = match turn.lane() {
+            LaneId::Books => &mut self.books,
+            LaneId::Namespace(namespace) => {
                 let lane = || Lane::new(MOST_OF_NAMESPACE);
                 self.namespaces.entry(namespace.to_owned()).or_insert_with(lane)
             }
@@ -251,9 +253,9 @@ impl Room {
         match turn {
             _ if may => {
                 self.load.pass(now, self.under_way);
-                let slows = match turn.of() {
-                    Of::Books => 1,
-                    Of::Namespace(namespace) => {
+                let slows = match turn.lane() {
+                    LaneId::Books => 1,
+                    LaneId::Namespace(namespace) => {
                         self.load.started(now, namespace);
                         self.load.slows(now, namespace)
                     }
@@ -264,7 +266,7 @@ impl Room {
             Turn::Book | Turn::Begun(_) => self.waiting += lane.begun.join(subject, ""),
             Turn::New(_, node) => self.waiting += lane.new.join(subject, node.unwrap_or_default()),
         }
-        self.look(now, turn.of());
+        self.refresh(now, turn.lane());
         may
     }
 
@@ -277,10 +279,10 @@ impl Room {
     }
 
     /// An action ended.
-    pub(super) fn ended(&mut self, now: Mono, of: Of<'_>) {
-        let lane = match of {
-            Of::Books => Some(&mut self.books),
-            Of::Namespace(namespace) => self.namespaces.get_mut(namespace),
+    pub(super) fn ended(&mut self, now: Mono, id: LaneId<'_>) {
+        let lane = match id {
+            LaneId::Books => Some(&mut self.books),
+            LaneId::Namespace(namespace) => self.namespaces.get_mut(namespace),
         };
         if let Some(lane) = lane.filter(|lane| lane.under_way > 0) {
             self.load.pass(now, self.under_way);
@@ -288,14 +290,14 @@ impl Room {
             lane.under_way = lane.under_way.saturating_sub(1);
             self.under_way = self.under_way.saturating_sub(1);
         }
-        self.look(now, of);
+        self.refresh(now, id);
     }
 
     /// Whether `subject` waits in the line of that turn.
     pub(super) fn waits(&self, subject: &Subject, turn: Turn<'_>) -> bool {
-        let lane = match turn.of() {
-            Of::Books => Some(&self.books),
-            Of::Namespace(namespace) => self.namespaces.get(namespace),
+        let lane = match turn.lane() {
+            LaneId::Books => Some(&self.books),
+            LaneId::Namespace(namespace) => self.namespaces.get(namespace),
         };
         lane.is_some_and(|lane| match turn {
             Turn::Book | Turn::Begun(_) => lane.begun.holds(subject),
@@ -306,7 +308,7 @@ impl Room {
     /// The subject whose turn it is, if room is free. The caller plans it, and it may start its action.
     pub(super) fn call(&mut self, now: Mono) -> Option<Subject> {
         while let Some(namespace) = self.paced.pop_due(now).or_else(|| self.spent.pop_due(now)) {
-            self.look(now, Of::Namespace(&namespace));
+            self.refresh(now, LaneId::Namespace(&namespace));
         }
         self.called = None;
         if self.under_way >= MOST {
@@ -334,7 +336,7 @@ impl Room {
             self.row = if self.crowded() { self.row.saturating_add(1) } else { 0 };
         }
         self.waiting = self.waiting.saturating_sub(1);
-        self.look(now, Of::Namespace(&next));
+        self.refresh(now, LaneId::Namespace(&next));
         self.last = next;
         self.called.clone()
     }
@@ -344,14 +346,14 @@ impl Room {
         &self,
         now: Mono,
         node: &str,
-        of: impl Iterator<Item = &'b str>,
+        namespaces: impl Iterator<Item = &'b str>,
     ) -> Option<Mono> {
         let until = |namespace: &str| {
             let lane = self.namespaces.get(namespace).filter(|lane| lane.new.turn.0 == node)?;
             lane.new.gathers_from.map(|from| from.after(GATHER)).filter(|until| *until > now)
         };
         // If the orders of one namespace cannot wait, all are written.
-        let all: Vec<Mono> = of.map(until).collect::<Option<_>>()?;
+        let all: Vec<Mono> = namespaces.map(until).collect::<Option<_>>()?;
         all.into_iter().min().filter(|_| self.crowded())
     }
 
@@ -379,13 +381,13 @@ impl Room {
             if let Some(lane) = self.namespaces.get_mut(&namespace) {
                 (lane.begun, lane.new) = (Line::default(), Line::default());
             }
-            self.look(now, Of::Namespace(&namespace));
+            self.refresh(now, LaneId::Namespace(&namespace));
         }
     }
 
     /// Notes whether and when a namespace could have a turn, or forgets it.
-    fn look(&mut self, now: Mono, of: Of<'_>) {
-        let Of::Namespace(namespace) = of else { return };
+    fn refresh(&mut self, now: Mono, id: LaneId<'_>) {
+        let LaneId::Namespace(namespace) = id else { return };
         let Some((namespace, lane)) = self.namespaces.get_key_value(namespace) else { return };
         let namespace = namespace.clone();
         let later = |at: Mono| Some(at).filter(|at| *at > now);

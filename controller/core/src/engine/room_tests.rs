@@ -45,7 +45,7 @@ fn a_namespace_has_a_quarter_of_the_room_and_the_books_have_half_of_it() {
     let books = (0..99).filter(|i| room.start(Mono(0), &book(*i), Turn::Book)).count();
     assert_eq!((books, room.under_way), (8, 16));
     assert!(!room.start(Mono(0), &pod("other", "web"), Turn::Begun("other")), "all of it is taken");
-    room.ended(Mono(0), Of::Books);
+    room.ended(Mono(0), LaneId::Books);
     assert_eq!(name(room.call(Mono(0))), "node8", "the books' next one, which waits for longer");
 }
 
@@ -56,7 +56,7 @@ fn who_waits_is_called_when_something_ends_and_then_has_room() {
     let web = pod("shop", "web");
     assert!(!room.start(Mono(0), &web, BEGUN) && room.waits(&web, BEGUN));
     assert_eq!(room.call(Mono(0)), None);
-    room.ended(Mono(1), Of::Namespace("shop"));
+    room.ended(Mono(1), LaneId::Namespace("shop"));
     // A subject that comes now waits behind it.
     assert!(!room.start(Mono(1), &pod("shop", "late"), BEGUN));
     assert!(!room.start(Mono(1), &pod("other", "late"), Turn::Begun("other")));
@@ -84,7 +84,7 @@ fn namespaces_take_turns_whatever_each_of_them_wants() {
             assert!(!room.start(Mono(0), &subject, Turn::Begun(namespace)));
         }
     }
-    (0..16).for_each(|i| room.ended(Mono(0), Of::Namespace(full[i % 4])));
+    (0..16).for_each(|i| room.ended(Mono(0), LaneId::Namespace(full[i % 4])));
     let turn = |subject: &Subject| match subject {
         Subject::Pod(key) if key.namespace == "a" => Turn::Begun("a"),
         Subject::Pod(key) if key.namespace == "b" => Turn::Begun("b"),
@@ -100,9 +100,9 @@ fn what_has_begun_goes_before_what_is_new() {
     fill(&mut room, "shop");
     assert!(!room.start(Mono(0), &pod("shop", "new"), Turn::New("shop", None)));
     assert!(!room.start(Mono(0), &pod("shop", "begun"), BEGUN));
-    room.ended(Mono(0), Of::Namespace("shop"));
+    room.ended(Mono(0), LaneId::Namespace("shop"));
     assert_eq!(turns(&mut room, Mono(0), 1, |_| BEGUN), ["begun"]);
-    room.ended(Mono(0), Of::Namespace("shop"));
+    room.ended(Mono(0), LaneId::Namespace("shop"));
     assert_eq!(name(room.call(Mono(0))), "new");
 }
 
@@ -118,7 +118,7 @@ fn new_ones_of_a_node_follow_each_other_and_keep_no_other_nodes_waiting() {
     }
     let mut nodes = Vec::new();
     for _ in 0..100 {
-        room.ended(Mono(0), Of::Namespace("shop"));
+        room.ended(Mono(0), LaneId::Namespace("shop"));
         nodes.extend(turns(&mut room, Mono(0), 1, |_| Turn::New("shop", None)));
     }
     let of_first = |from: usize, to: usize| nodes[from..to].iter().filter(|n| n.starts_with("n1")).count();
@@ -145,7 +145,7 @@ fn crowd(room: &mut Room, namespaces: [&'static str; 2], each: usize, nodes: usi
 fn rows(room: &mut Room, now: u64, ends: &[&'static str]) -> Vec<String> {
     let mut names = Vec::new();
     for of in ends {
-        room.ended(Mono(now), Of::Namespace(of));
+        room.ended(Mono(now), LaneId::Namespace(of));
         names.extend(turns(room, Mono(now), 1, |subject| match subject {
             Subject::Pod(key) if key.namespace == "a" => Turn::New("a", None),
             _ => Turn::New("b", None),
@@ -208,7 +208,7 @@ fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
     let mut start = |now, i: usize| {
         let started = room.start(Mono(now), &pod("shop", format!("p{i}")), Turn::New("shop", None));
         if started {
-            room.ended(Mono(now), Of::Namespace("shop"));
+            room.ended(Mono(now), LaneId::Namespace("shop"));
         }
         started
     };
@@ -217,14 +217,14 @@ fn new_ones_of_a_namespace_come_at_a_rate_and_begun_ones_do_not() {
     assert!(room.start(Mono(10_000), &begun, BEGUN));
     assert!(room.start(Mono(10_000), &pod("other", "web"), Turn::New("other", None)));
     for namespace in ["shop", "other"] {
-        room.ended(Mono(10_000), Of::Namespace(namespace));
+        room.ended(Mono(10_000), LaneId::Namespace(namespace));
     }
     assert_eq!((room.call(Mono(10_000)), room.wake_at()), (None, Some(Mono(10_020))));
     let mut called = 0;
     for now in 10_001..=11_000 {
         while let Some(subject) = room.call(Mono(now)) {
             assert!(room.start(Mono(now), &subject, Turn::New("shop", None)));
-            room.ended(Mono(now), Of::Namespace("shop"));
+            room.ended(Mono(now), LaneId::Namespace("shop"));
             called += 1;
         }
     }
@@ -239,7 +239,7 @@ fn those_of_a_node_begin_together_and_all_together_at_the_rate() {
         // 100 of each node.
         let (node, subject) = (["n1", "n2", "n3", "n4"][i % 4], pod("shop", format!("p{i}")));
         if room.start(Mono(10_000), &subject, new(node)) {
-            room.ended(Mono(10_000), Of::Namespace("shop"));
+            room.ended(Mono(10_000), LaneId::Namespace("shop"));
         }
     }
     assert_eq!(room.waiting(), 100);
@@ -247,7 +247,7 @@ fn those_of_a_node_begin_together_and_all_together_at_the_rate() {
     for now in 10_001..=12_000 {
         while let Some(subject) = room.call(Mono(now)) {
             assert!(room.start(Mono(now), &subject, new("n1")));
-            room.ended(Mono(now), Of::Namespace("shop"));
+            room.ended(Mono(now), LaneId::Namespace("shop"));
             begun.push(now);
         }
     }
@@ -268,7 +268,7 @@ fn new_ones_come_less_often_while_the_api_server_is_busy_and_others_ask_it() {
         for of in ["shop", "other"] {
             assert!(room.start(Mono(*now), &pod(of, "begun"), Turn::Begun(of)));
             *now += millis;
-            room.ended(Mono(*now), Of::Namespace(of));
+            room.ended(Mono(*now), LaneId::Namespace(of));
         }
     };
     (0..16).for_each(|_| both(&mut room, &mut now, 5));
@@ -276,7 +276,7 @@ fn new_ones_come_less_often_while_the_api_server_is_busy_and_others_ask_it() {
     let mut begun = 0;
     while room.start(Mono(now), &pod("shop", format!("p{begun}")), Turn::New("shop", None)) {
         now += 10;
-        room.ended(Mono(now), Of::Namespace("shop"));
+        room.ended(Mono(now), LaneId::Namespace("shop"));
         begun += 1;
     }
     // Answers take twice as long as at best: a quarter of the requests begin at once, and a quarter of those for the
@@ -295,7 +295,7 @@ fn nobody_waits_once_the_lead_is_over() {
     room.clear(Mono(0));
     assert!(!room.waits(&web, BEGUN) && !room.waits(&node, Turn::Book));
     assert_eq!((room.under_way, room.waiting()), (12, 0), "what is under way still is");
-    (0..4).for_each(|_| room.ended(Mono(0), Of::Namespace("shop")));
+    (0..4).for_each(|_| room.ended(Mono(0), LaneId::Namespace("shop")));
     assert_eq!((room.call(Mono(0)), room.namespaces.len()), (None, 0));
 }
 
@@ -308,11 +308,11 @@ proptest! {
     ) {
         const OF: [&str; 4] = ["a", "b", "c", "d"];
         let (mut room, mut now) = (Room::default(), 0);
-        let (mut open, mut under_way): (BTreeMap<Subject, Turn<'_>>, Vec<Of<'_>>) = Default::default();
+        let (mut open, mut under_way): (BTreeMap<Subject, Turn<'_>>, Vec<LaneId<'_>>) = Default::default();
         let start = |room: &mut Room, now, subject: &Subject, turn: Turn<'static>| {
             let started = room.start(Mono(now), subject, turn);
             assert!(started != room.waits(subject, turn));
-            started.then(|| turn.of())
+            started.then(|| turn.lane())
         };
         for ((namespace, kind, i), gap) in asked.into_iter().zip(gaps) {
             now += gap;
@@ -336,7 +336,7 @@ proptest! {
                 prop_assert!(started.is_some());
                 under_way.extend(started);
                 prop_assert!(under_way.len() <= MOST);
-                for (of, most) in [(Of::Books, MOST_BOOKS), (Of::Namespace("a"), MOST_OF_NAMESPACE)] {
+                for (of, most) in [(LaneId::Books, MOST_BOOKS), (LaneId::Namespace("a"), MOST_OF_NAMESPACE)] {
                     prop_assert!(under_way.iter().filter(|one| **one == of).count() <= most);
                 }
             }

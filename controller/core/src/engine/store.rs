@@ -9,17 +9,17 @@ use super::bound::Bound;
 use super::deeds::Deeds;
 use super::open::Open;
 use super::pacing::Pacing;
-use super::queue::{Place, Queues, Standing};
+use super::queue::{Position, Progress, Queues};
 use super::remove;
 use crate::action::Object;
 use crate::backoff::Backoff;
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::{ImageChange, Sizing};
 use crate::key::ObjectKey;
-use crate::kind::{At, Dormant, Kind};
-use crate::look::Look;
+use crate::kind::{Dormant, Kind, WorkState};
 use crate::nodework::may_run;
 use crate::pod::{Group, Pod};
+use crate::pod_check::PodCheck;
 use crate::time::Mono;
 use crate::tracked::Tracked;
 
@@ -32,7 +32,7 @@ pub(super) struct Store<K: Kind> {
     round: u32,
     pub(super) objects: BTreeMap<ObjectKey, Entry<K>>,
     /// Requests that rest: they have ended, and only their deletion is left.
-    pub(super) resting: BTreeMap<ObjectKey, Rest>,
+    pub(super) resting: BTreeMap<ObjectKey, RestingRequest>,
     /// Requests by the Pod that they name.
     pub(super) queues: Queues,
     /// Which of them are within their namespace's limit.
@@ -64,13 +64,13 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Requests of the Pod with that standing, the oldest first.
+    /// Requests of the Pod with that progress, the oldest first.
     pub(super) fn of(
         &self,
         pod: &ObjectKey,
-        standing: Standing,
+        progress: Progress,
     ) -> impl DoubleEndedIterator<Item = &Entry<K>> + use<'_, K> {
-        self.queues.of(pod, standing).filter_map(|place| self.objects.get(&place.key))
+        self.queues.of(pod, progress).filter_map(|position| self.objects.get(&position.key))
     }
 
     /// A part of a list arrives. `first`: the first one.
@@ -93,8 +93,8 @@ impl<K: Kind> Store<K> {
 
     /// Stores the entry, and updates the queue and the counts.
     pub(super) fn insert(&mut self, key: &ObjectKey, mut entry: Entry<K>) {
-        let before = (entry.standing, entry.open);
-        (entry.standing, entry.open) = (entry.stands(), !entry.request.get().completed());
+        let before = (entry.progress, entry.open);
+        (entry.progress, entry.open) = (entry.progress(), !entry.request.get().completed());
         self.moved(&entry, before);
         self.objects.insert(key.clone(), entry);
     }
@@ -102,7 +102,7 @@ impl<K: Kind> Store<K> {
     /// Removes the entry, to change or to forget it.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Entry<K>> {
         let mut entry = self.objects.remove(key)?;
-        let before = (entry.standing.take(), std::mem::take(&mut entry.open));
+        let before = (entry.progress.take(), std::mem::take(&mut entry.open));
         self.moved(&entry, before);
         Some(entry)
     }
@@ -114,12 +114,12 @@ impl<K: Kind> Store<K> {
         let request = entry.request.get();
         let expiry = request.ttl().map(|ttl| since.after(ttl));
         let (uid, round) = (request.uid().to_owned(), entry.round);
-        let rest = Rest { uid, since, round, expiry, deletes: Backoff::default() };
+        let rest = RestingRequest { uid, since, round, expiry, deletes: Backoff::default() };
         self.resting.insert(key.clone(), rest);
     }
 
     /// The watch delivered the object. `listed`: in a list.
-    pub(super) fn told(&mut self, now: Mono, request: K, listed: bool) {
+    pub(super) fn upsert(&mut self, now: Mono, request: K, listed: bool) {
         let key = request.meta().key.clone();
         let mut entry = match self.remove(&key) {
             None => self.wake(now, request),
@@ -156,44 +156,44 @@ impl<K: Kind> Store<K> {
         entry
     }
 
-    /// Updates the standing of a changed request.
-    pub(super) fn stand(&mut self, key: &ObjectKey) {
+    /// Updates the progress of a changed request.
+    pub(super) fn requeue(&mut self, key: &ObjectKey) {
         if let Some(entry) = self.objects.remove(key) {
             self.insert(key, entry);
         }
     }
 
-    fn moved(&mut self, entry: &Entry<K>, (standing, open): (Option<Standing>, bool)) {
+    fn moved(&mut self, entry: &Entry<K>, (progress, open): (Option<Progress>, bool)) {
         let created = entry.request.get().meta().created;
-        let created = |standing| Some(created).filter(|_| standing != Some(Standing::Asks));
+        let created = |progress| Some(created).filter(|_| progress != Some(Progress::Asks));
         if open {
-            self.open.leave(created(standing));
+            self.open.leave(created(progress));
         }
         if entry.open {
-            self.open.enter(created(entry.standing));
+            self.open.enter(created(entry.progress));
         }
-        if entry.standing == standing {
+        if entry.progress == progress {
             return;
         }
         let request = entry.request.get();
         let pod = request.pod_key();
         let meta = request.meta();
-        let place = |standing| Place { standing, created: meta.created, key: meta.key.clone() };
-        if let Some(before) = standing {
-            let place = place(before);
-            self.queues.leave(&pod, &place);
-            self.bound.leave(&place);
+        let position = |progress| Position { progress, created: meta.created, key: meta.key.clone() };
+        if let Some(before) = progress {
+            let position = position(before);
+            self.queues.leave(&pod, &position);
+            self.bound.leave(&position);
         }
-        if let Some(now) = entry.standing {
-            let place = place(now);
-            self.bound.enter(&place);
-            self.queues.enter(&pod, place);
+        if let Some(now) = entry.progress {
+            let position = position(now);
+            self.bound.enter(&position);
+            self.queues.enter(&pod, position);
         }
     }
 
     /// The wait of a request beyond its namespace's limit; None if it is within.
-    pub(super) fn too_many(&self, request: &K) -> Option<Before> {
-        self.bound.before(request.meta().created, request.meta().key).map(Before::TooMany)
+    pub(super) fn too_many(&self, request: &K) -> Option<Blocker> {
+        self.bound.exceeded(request.meta().created, request.meta().key).map(Blocker::TooMany)
     }
 
     /// Requests whose orders belong into the node's book.
@@ -212,7 +212,7 @@ impl<K: Kind> Store<K> {
 
 /// A resting request: it has ended, and only its timely deletion is left.
 #[derive(Clone, Debug)]
-pub(super) struct Rest {
+pub(super) struct RestingRequest {
     pub(super) uid: String,
     /// When this process first saw it completed.
     since: Mono,
@@ -229,15 +229,15 @@ pub(super) struct Rest {
 pub(super) struct Admission {
     /// Since when this process knows the request. A survey from before may lack what its user changed just before.
     pub(super) since: Mono,
-    /// Whether the claim counts again, after a later request that had its place is gone. None: not checked.
-    pub(super) anew: Option<Result<(), Dormant>>,
+    /// Whether the claim counts again, after a later request that replaced it is gone. None: not checked.
+    pub(super) reinstated: Option<Result<(), Dormant>>,
     /// Since when this is unknown and must be checked.
     pub(super) doubtful_since: Option<Mono>,
 }
 
-/// State of a request's turn with its Pod.
+/// Whether a request may be accepted for its Pod, and when that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Acceptance {
     /// Nothing is known.
     #[default]
     Open,
@@ -247,7 +247,7 @@ pub(super) enum Turn {
     Begun(Mono),
 }
 
-impl Turn {
+impl Acceptance {
     /// When its acceptance was first sent.
     pub(super) fn begun(self) -> Option<Mono> {
         match self {
@@ -276,15 +276,15 @@ pub(super) struct Entry<K: Kind> {
     /// Its deeds.
     pub(super) deeds: Deeds,
     /// What is known of its Pod while the watch does not show it.
-    pub(super) look: Look,
+    pub(super) pod_check: PodCheck,
     /// The Pods that it manages.
     pub(super) groups: Vec<Group>,
-    /// State of its turn.
-    pub(super) turn: Turn,
+    /// State of its acceptance.
+    pub(super) acceptance: Acceptance,
     /// Whether its claim is admitted.
     pub(super) admission: Admission,
-    /// Its standing in the queue of its Pod.
-    standing: Option<Standing>,
+    /// Its progress in the queue of its Pod.
+    progress: Option<Progress>,
     /// It is counted as open.
     open: bool,
     /// Its node's book had orders of it when it was planned last.
@@ -307,11 +307,11 @@ impl<K: Kind> Entry<K> {
             images: Vec::new(),
             sizing: None,
             deeds: Deeds::default(),
-            look: Look::default(),
+            pod_check: PodCheck::default(),
             groups: Vec::new(),
-            turn: Turn::Open,
+            acceptance: Acceptance::Open,
             admission: Admission { since: now, ..Admission::default() },
-            standing: None,
+            progress: None,
             open: false,
             ordered: false,
             replaces: None,
@@ -321,21 +321,21 @@ impl<K: Kind> Entry<K> {
 
     /// Its acceptance is sent.
     pub(super) fn begin(&mut self, now: Mono) {
-        self.turn = Turn::Begun(self.turn.begun().unwrap_or(now));
+        self.acceptance = Acceptance::Begun(self.acceptance.begun().unwrap_or(now));
     }
 
     /// Notes that it is possible. Returns whether this is new.
     pub(super) fn possible(&mut self) -> bool {
-        let new = self.turn == Turn::Open;
+        let new = self.acceptance == Acceptance::Open;
         if new {
-            self.turn = Turn::Possible;
+            self.acceptance = Acceptance::Possible;
         }
         new
     }
 
     /// Whether nothing has begun for it.
     pub(super) fn waits(&self) -> bool {
-        matches!(self.stands(), Some(Standing::Waits | Standing::Asks))
+        matches!(self.progress(), Some(Progress::Waits | Progress::Asks))
     }
 
     /// Whether it has not ended.
@@ -357,40 +357,40 @@ impl<K: Kind> Entry<K> {
         self.ordered || !self.orders.is_empty()
     }
 
-    /// Its standing with its Pod; None once it has ended without orders or a claim.
-    fn stands(&self) -> Option<Standing> {
+    /// Its progress with its Pod; None once it has ended without orders or a claim.
+    fn progress(&self) -> Option<Progress> {
         let request = self.request.get();
         if request.completed() {
-            let lasts = request.claim().map(|_| Standing::Lasts);
-            return if self.has_orders() { Some(Standing::Lingers) } else { lasts };
+            let lasts = request.claim().map(|_| Progress::Lasts);
+            return if self.has_orders() { Some(Progress::Lingers) } else { lasts };
         }
         Some(if request.meta().deleting {
-            Standing::Lingers
-        } else if request.asks() {
-            Standing::Asks
-        } else if self.turn.begun().is_some() || request.target().is_some() {
-            Standing::Begun
+            Progress::Lingers
+        } else if request.changes_nothing() {
+            Progress::Asks
+        } else if self.acceptance.begun().is_some() || request.target().is_some() {
+            Progress::Begun
         } else {
-            Standing::Waits
+            Progress::Waits
         })
     }
 
     /// Since when it is in the way of requests of other kinds.
     pub(super) fn disturbs(&self, pod: Option<&Pod>) -> Option<Mono> {
-        let lingers = match self.stands()? {
-            Standing::Begun => false,
-            Standing::Lingers => true,
-            Standing::Waits | Standing::Asks | Standing::Lasts => return None,
+        let lingers = match self.progress()? {
+            Progress::Begun => false,
+            Progress::Lingers => true,
+            Progress::Waits | Progress::Asks | Progress::Lasts => return None,
         };
         let stops = self.orders.iter().any(|order| may_run(order, pod));
-        let at = At { begun: self.turn.begun(), lingers, stops };
-        self.request.get().disturbs(&self.memory, at, pod)
+        let work = WorkState { begun: self.acceptance.begun(), lingers, stops };
+        self.request.get().disturbs(&self.memory, work, pod)
     }
 
     /// Whether it may rest: it has ended, nothing is wanted or under way, and it has no owner.
     pub(super) fn may_rest(&self) -> bool {
         let request = self.request.get();
-        let through = request.completed() && !request.meta().deleting && self.stands().is_none();
+        let through = request.completed() && !request.meta().deleting && self.progress().is_none();
         // An owner still looks at the requests that it made.
         let watched = request.meta().owner.is_some();
         through && self.request.settled() && self.deeds.open().is_none() && !watched
@@ -400,12 +400,12 @@ impl<K: Kind> Entry<K> {
     fn restart(&mut self, now: Mono) {
         self.memory = K::remember(now);
         self.confirmed = false;
-        if self.turn == Turn::Possible {
-            self.turn = Turn::Open;
+        if self.acceptance == Acceptance::Possible {
+            self.acceptance = Acceptance::Open;
         }
         self.write = Pacing::default();
         self.deeds = Deeds::default();
-        self.look = Look::default();
+        self.pod_check = PodCheck::default();
         self.groups = Vec::new();
         self.admission = Admission { since: now, ..Admission::default() };
         self.request.retry();

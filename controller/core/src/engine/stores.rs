@@ -75,7 +75,7 @@ macro_rules! stores {
             /// Plans all marked objects. One kind may mark objects of another.
             pub(super) fn plan_requests(&mut self, now: Mono, wall: DateTime<Utc>) -> Vec<Action> {
                 let mut actions = Vec::new();
-                self.stores.each_mut().for_each(AnyStore::give_places);
+                self.stores.each_mut().for_each(AnyStore::apply_limit);
                 while self.stores.each().any(AnyStore::is_dirty) {
                     $($(#[$attr])* while let Some(key) = self.stores.$field.dirty.pop_first() {
                         self.plan_request::<$kind>(now, wall, &key, &mut actions);

@@ -8,7 +8,7 @@ use pitstop_api::quantity::Resources;
 use super::room::Turn;
 use super::{Engine, Subject, remove};
 use crate::action::{Action, Object};
-use crate::hold::admission::{Crowd, FRESH, Granted, Survey, Surveyed, asks, beyond, most};
+use crate::hold::admission::{FRESH, Granted, LastSurvey, Survey, Usage, beyond, most, totals};
 use crate::key::ObjectKey;
 use crate::outcome::Outcome;
 use crate::pod::Pod;
@@ -19,13 +19,13 @@ const SPACING: Duration = FRESH;
 
 /// Surveys by namespace and node. All requests for Pods there share a survey that began after they were known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Surveys(BTreeMap<ObjectKey, Known>);
+pub(super) struct Surveys(BTreeMap<ObjectKey, SurveyState>);
 
 /// The survey of one namespace and one node.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct SurveyState {
     /// Result of the last survey.
-    last: Option<Surveyed>,
+    last: Option<LastSurvey>,
     /// When the survey under way began, or the last one.
     began: Mono,
     /// Requests to plan when the survey under way ends; empty: none is under way.
@@ -35,7 +35,7 @@ struct Known {
 impl Surveys {
     /// Forgets surveys that are too old.
     fn forget_old(&mut self, now: Mono) {
-        let fresh = |last: &Surveyed| last.at.after(FRESH) >= now;
+        let fresh = |last: &LastSurvey| last.ended.after(FRESH) >= now;
         self.0.retain(|_, known| !known.wanted_by.is_empty() || known.last.as_ref().is_some_and(fresh));
     }
 }
@@ -78,12 +78,12 @@ impl Engine {
         since: Mono,
         (subject, turn): (&Subject, Turn<'_>),
     ) -> Result<Option<Action>, Mono> {
-        let Some(place) = self.place(pod) else { return Ok(None) };
-        let known = self.surveys.0.entry(place.clone()).or_default();
+        let Some(key) = self.survey_key(pod) else { return Ok(None) };
+        let known = self.surveys.0.entry(key.clone()).or_default();
         let under_way = !known.wanted_by.is_empty();
         if !under_way {
             let counts = known.last.as_ref().filter(|last| last.began >= since);
-            if let Some(at) = counts.map(|last| last.at.after(SPACING)).filter(|at| *at > now) {
+            if let Some(at) = counts.map(|last| last.ended.after(SPACING)).filter(|at| *at > now) {
                 return Err(at);
             }
             if !self.room.start(now, subject, turn) {
@@ -93,22 +93,22 @@ impl Engine {
         }
         // A request that came too late for the survey under way is planned when it ends, and then wants the next one.
         known.wanted_by.insert(by);
-        Ok((!under_way).then_some(Action::Survey { place }))
+        Ok((!under_way).then_some(Action::Survey { key }))
     }
 
     /// Result of the last survey for the Pod, if it began at `since` or later.
-    pub(super) fn last_survey(&self, pod: &ObjectKey, since: Mono) -> Option<&Surveyed> {
-        let last = self.surveys.0.get(&self.place(pod)?)?.last.as_ref()?;
+    pub(super) fn last_survey(&self, pod: &ObjectKey, since: Mono) -> Option<&LastSurvey> {
+        let last = self.surveys.0.get(&self.survey_key(pod)?)?.last.as_ref()?;
         (last.began >= since).then_some(last)
     }
 
     /// The Pod's namespace, and its node.
-    fn place(&self, pod: &ObjectKey) -> Option<ObjectKey> {
+    fn survey_key(&self, pod: &ObjectKey) -> Option<ObjectKey> {
         let node = self.pods.get(pod)?.pod.get().node.as_ref()?;
         Some(ObjectKey::new(&pod.namespace, node))
     }
 
-    pub(super) fn surveyed(&mut self, now: Mono, place: &ObjectKey, outcome: Outcome<Survey>) {
+    pub(super) fn surveyed(&mut self, now: Mono, key: &ObjectKey, outcome: Outcome<Survey>) {
         let result = match outcome {
             Outcome::Written(survey) => Ok(survey),
             Outcome::Gone => Err("the Pod's node does not exist any more".to_owned()),
@@ -117,9 +117,9 @@ impl Engine {
         };
         self.surveys.forget_old(now);
         // A survey that was wanted while another process led is of no use.
-        let known = self.surveys.0.get_mut(place).filter(|known| !known.wanted_by.is_empty());
+        let known = self.surveys.0.get_mut(key).filter(|known| !known.wanted_by.is_empty());
         let Some(known) = known else { return };
-        known.last = Some(Surveyed { began: known.began, at: now, result });
+        known.last = Some(LastSurvey { began: known.began, ended: now, result });
         for by in std::mem::take(&mut known.wanted_by) {
             let Some(store) = self.stores.named_mut(by.kind.name()) else { continue };
             store.mark(&by.key);
@@ -136,19 +136,19 @@ impl Engine {
 
     /// What other Pods take of the limits for that Pod. None while the acceptance of a request with a claim is being
     /// written: its grant is not known yet.
-    pub(super) fn crowd(&self, own: &ObjectKey) -> Option<Crowd<'_>> {
+    pub(super) fn usage(&self, own: &ObjectKey) -> Option<Usage<'_>> {
         let node = self.pods.get(own)?.pod.get().node.as_deref()?;
         let claiming = || self.stores.each().filter(|store| store.about().claims);
         let open = |pod: &ObjectKey| claiming().any(|store| store.being_accepted(pod));
-        let mut crowd = Crowd::default();
+        let mut usage = Usage::default();
         for key in self.neighbours.of(node).filter(|key| *key != own) {
             let Some(pod) = self.pods.read(key).filter(|pod| !pod.finished) else { continue };
             if open(&pod.key) {
                 return None;
             }
             let force = self.force(&pod);
-            let asked = asks(&pod, |c| most(&c.resources, &force.wants(c)));
-            crowd.asked = plus(&crowd.asked, &asked);
+            let asked = totals(&pod, |c| most(&c.resources, &force.wants(c)));
+            usage.asked = plus(&usage.asked, &asked);
         }
         let pods: BTreeSet<&ObjectKey> = claiming().flat_map(|store| store.pods_of(&own.namespace)).collect();
         for key in pods.into_iter().filter(|pod| *pod != own) {
@@ -157,12 +157,12 @@ impl Engine {
             }
             let Some(pod) = self.unfinished(key) else { continue };
             let force = self.force(pod);
-            let beyond = beyond(&asks(pod, |c| force.wants(c)), &asks(pod, |c| c.resources));
+            let beyond = beyond(&totals(pod, |c| force.wants(c)), &totals(pod, |c| c.resources));
             if beyond != Resources::default() {
-                crowd.granted.push(Granted { pod, beyond });
+                usage.granted.push(Granted { pod, beyond });
             }
         }
-        Some(crowd)
+        Some(usage)
     }
 
     fn unfinished(&self, pod: &ObjectKey) -> Option<&Pod> {

@@ -73,7 +73,7 @@ fn request(name: &str, pod: &str, created: i64) -> Request {
 
 /// An engine, and a store that carries out every write.
 struct Bench {
-    index: Engine,
+    engine: Engine,
     now: Mono,
     version: u64,
     requests: BTreeMap<ObjectKey, Request>,
@@ -96,28 +96,28 @@ impl Bench {
     }
 
     fn empty() -> Self {
-        let mut index = Engine::new(Config::default());
-        index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
+        let mut engine = Engine::new(Config::default());
+        engine.step(Mono(0), DateTime::UNIX_EPOCH, Event::Guarded(true));
         let (requests, pods) = (BTreeMap::new(), BTreeMap::new());
-        Self { index, now: Mono(0), version: 100, requests, pods, book: None }
+        Self { engine, now: Mono(0), version: 100, requests, pods, book: None }
     }
 
     /// A new leader lists the resizes first; none exist unless a test says so.
     fn step(&mut self, event: Event) -> Vec<Action> {
         let now = Now { mono: self.now, wall: DateTime::UNIX_EPOCH };
         let leads = matches!(event, Event::Leader(true));
-        let mut actions = self.index.handle(now, event);
+        let mut actions = self.engine.handle(now, event);
         if leads {
-            actions.extend(self.index.handle(now, Event::of::<Resize>(Watch::list(Vec::new()))));
+            actions.extend(self.engine.handle(now, Event::of::<Resize>(Watch::list(Vec::new()))));
             for list in crate::fixtures::other_lists() {
-                actions.extend(self.index.handle(now, list));
+                actions.extend(self.engine.handle(now, list));
             }
         }
         actions
     }
 
     fn wake_at(&self) -> Option<Mono> {
-        self.index.next_wake(self.now)
+        self.engine.next_wake(self.now)
     }
 
     /// Creates a request, and stores its acceptance. Returns the answer to that.
@@ -178,10 +178,10 @@ impl Bench {
                 let outcome = Outcome::Written(stored.clone());
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome }
             }
-            Action::ReadPod { by, pod } => {
+            Action::ReadPod { object, pod } => {
                 let outcome =
                     self.pods.get(pod).map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
-                Event::PodRead { by: by.clone(), outcome }
+                Event::PodRead { object: object.clone(), outcome }
             }
             Action::Write { .. }
             | Action::PatchPod { .. }
@@ -271,7 +271,7 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     bench.step(Event::Leader(true));
     assert!(bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)]))).is_empty());
     assert!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).is_empty());
-    assert!(!bench.index.synced());
+    assert!(!bench.engine.synced());
     let first = bench.step(Event::Pods(Watch::list(vec![pod("web")])));
     assert!(status_write(&only(first)).is_some());
 
@@ -292,10 +292,10 @@ fn nothing_is_decided_before_everything_is_known_or_without_the_lead() {
     // A list from before this process led may be older than what another leader wrote.
     assert!(bench.step(Event::Leader(true)).is_empty());
     bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
-    assert!(!bench.index.synced());
+    assert!(!bench.engine.synced());
     assert_eq!(bench.step(Event::NodeWorks(Watch::list(Vec::new()))).len(), 1, "the Pods are known");
     assert!(bench.step(Event::Leader(true)).is_empty(), "the lead begins once");
-    assert!(bench.index.synced());
+    assert!(bench.engine.synced());
     bench.step(Event::Leader(false));
     assert_eq!(bench.wake_at(), None);
 }
@@ -406,7 +406,7 @@ fn a_list_during_a_write_is_not_undone_by_its_answer() {
     let next = bench.step(answer);
     bench.all(next);
     assert!(bench.requests.values().all(|r| !r.more.labels.contains_key(pitstop_api::labels::ACTIVE)));
-    assert_eq!(bench.index.open_of(recreate::ID), 0);
+    assert_eq!(bench.engine.open_of(recreate::ID), 0);
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn a_refused_write_is_tried_again_soon() {
 
 #[test]
 fn many_waits_on_a_node_are_told_later_than_a_few() {
-    let first_told = |count: u8| {
+    let first_report = |count: u8| {
         let names: Vec<String> = (0..count).map(|i| format!("web-{i}")).collect();
         let pods = names.iter().map(|name| pod(name)).collect();
         let requests = names.iter().map(|name| request(name, name, 0)).collect();
@@ -440,19 +440,19 @@ fn many_waits_on_a_node_are_told_later_than_a_few() {
         assert!(bench.acknowledge().is_empty());
         for seconds in 1..60 {
             bench.now = Mono(seconds * 1000);
-            let told = bench.step(Event::Tick);
-            if !told.is_empty() {
+            let reports = bench.step(Event::Tick);
+            if !reports.is_empty() {
                 assert_eq!(
-                    told.len(),
+                    reports.len(),
                     usize::from(count).min(4),
                     "as many at a time as a namespace may have"
                 );
                 return seconds;
             }
         }
-        panic!("a wait was never told");
+        panic!("a wait was never reported");
     };
-    assert_eq!([1, 6, 20, 60].map(first_told), [3, 3, 10, 30]);
+    assert_eq!([1, 6, 20, 60].map(first_report), [3, 3, 10, 30]);
 }
 
 #[test]
@@ -464,16 +464,16 @@ fn what_a_request_took_is_told_to_be_counted() {
     let took = |stage, millis| Measure::Took { stage, duration: Duration::from_millis(millis) };
     let book = bench.book.clone().unwrap();
     bench.step(Event::NodeWorks(Watch::Upsert(book)));
-    assert_eq!(bench.index.open_orders(), OrderCounts { placed: 1, ..OrderCounts::default() });
+    assert_eq!(bench.engine.open_orders(), OrderCounts { placed: 1, ..OrderCounts::default() });
     bench.now = Mono(400);
     bench.acknowledge();
-    assert_eq!(bench.index.open_orders(), OrderCounts { acknowledged: 1, ..OrderCounts::default() });
+    assert_eq!(bench.engine.open_orders(), OrderCounts { acknowledged: 1, ..OrderCounts::default() });
     bench.now = Mono(700);
     let over = bench.restarted("web");
     assert_eq!(counts(&over), [took(Stage::Stop, 700), took(Stage::Start, 0)]);
     let end = over.iter().find(|a| status_write(a).is_some()).unwrap();
     let stored = bench.write(end);
-    let told = bench.step(stored);
+    let actions = bench.step(stored);
     let ended = Measure::Ended { kind: recreate::ID, complete: true, reason: "Complete" };
-    assert_eq!(counts(&told), [ended]);
+    assert_eq!(counts(&actions), [ended]);
 }

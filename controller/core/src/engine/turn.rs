@@ -9,22 +9,22 @@ use std::borrow::Cow;
 use pitstop_api::rollout::TargetKind;
 
 use super::Engine;
-use super::any::{AnyStore, LATER};
-use super::queue::Standing;
-use super::store::{Entry, Turn};
+use super::any::{AnyStore, LAST_WAITING};
+use super::queue::Progress;
+use super::store::{Acceptance, Entry};
 use super::stores::Stored;
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Named;
 use crate::hold::Force;
-use crate::hold::admission::Crowd;
+use crate::hold::admission::Usage;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{Ahead, Around, Owner, Relative};
+use crate::kind::{Ahead, Lookup, Owner, Relative};
 use crate::pod::Pod;
 use crate::time::Mono;
 use crate::workload::Parking;
 
 /// If more requests than this are in a Pod's queue, or beyond their namespace's limit, those that wait report it later.
-const TOLD_AT_ONCE: usize = 8;
+const REPORTED_AT_ONCE: usize = 8;
 
 impl Engine {
     /// What goes before a request. Until it is accepted: others of its namespace and its queue, and earlier requests.
@@ -33,20 +33,20 @@ impl Engine {
         let own = entry.request.get();
         let meta = own.meta();
         let store = K::store(&self.stores);
-        let waits = |by| Some(Ahead { by, until: None, has_pod: false, crowded: false });
+        let waits = |blocker| Some(Ahead { blocker, until: None, has_pod: false, crowded: false });
         // A wait that was held back is not reported earlier just because many others got through.
         let many = store.queues.len(&own.pod_key()).max(store.bound.beyond(&meta.key.namespace));
-        let crowded = many > TOLD_AT_ONCE || entry.write.holds_back();
-        let waits_for = |kind, key: &ObjectKey| waits(Before::Request(Named { kind, key: key.clone() }));
+        let crowded = many > REPORTED_AT_ONCE || entry.write.holds_back();
+        let waits_for = |kind, key: &ObjectKey| waits(Blocker::Request(Named { kind, key: key.clone() }));
         let accepted = own.target().is_some();
         // A request whose owner has begun does not wait for others of its namespace. Requests of a rollout do: a
         // rollout has begun as soon as it exists, so it would bypass the limit.
         let waited_for = || self.owner(meta.owner).is_some_and(|(_, store)| !store.about().many);
-        if let Some(by) = store.too_many(own).filter(|_| !accepted && !waited_for()) {
-            return waits(by).map(|ahead| Ahead { crowded, ..ahead });
+        if let Some(blocker) = store.too_many(own).filter(|_| !accepted && !waited_for()) {
+            return waits(blocker).map(|ahead| Ahead { crowded, ..ahead });
         }
         // A dry run or a suspended request neither blocks nor is blocked.
-        if own.asks() {
+        if own.changes_nothing() {
             return None;
         }
         let key = own.pod_key();
@@ -57,10 +57,10 @@ impl Engine {
             return Some(ahead);
         }
         // The others wait for this request once its acceptance is sent.
-        let yields = !accepted && K::ABOUT.sharing.yields && entry.turn.begun().is_none();
+        let yields = !accepted && K::ABOUT.sharing.yields && entry.acceptance.begun().is_none();
         let mut others = self.others(K::ABOUT.id).filter(|_| yields);
         others.find_map(|other| {
-            let first = other.waiting(&key).filter(|place| place.created < meta.created)?;
+            let first = other.first_waiting(&key).filter(|first| first.created < meta.created)?;
             waits_for(other.about().id, &first.key)
         })
     }
@@ -80,9 +80,9 @@ impl Engine {
             other.disturbing(key, pod, &related).into_iter().find_map(|it| {
                 let patience = K::ABOUT.sharing.patience.filter(|_| other.about().sharing.stalls);
                 let until = patience.map(|patience| it.since.after(patience));
-                let by = Before::Request(Named { kind: other.about().id, key: it.key.clone() });
+                let blocker = Blocker::Request(Named { kind: other.about().id, key: it.key.clone() });
                 until.is_none_or(|until| until > now).then_some(Ahead {
-                    by,
+                    blocker,
                     until,
                     has_pod: it.accepted,
                     crowded: false,
@@ -125,28 +125,28 @@ pub(super) struct Surroundings<'a, K: Stored> {
 }
 
 impl<'a, K: Stored> Surroundings<'a, K> {
-    fn of(&self, standing: Standing) -> impl DoubleEndedIterator<Item = &'a Entry<K>> + use<'a, K> {
-        K::store(&self.engine.stores).of(&self.request.pod_key(), standing)
+    fn of(&self, progress: Progress) -> impl DoubleEndedIterator<Item = &'a Entry<K>> + use<'a, K> {
+        K::store(&self.engine.stores).of(&self.request.pod_key(), progress)
     }
 }
 
-impl<K: Stored> Around<K> for Surroundings<'_, K> {
+impl<K: Stored> Lookup<K> for Surroundings<'_, K> {
     fn force(&self) -> Force {
         let pod = self.engine.pods.get(&self.request.pod_key());
         pod.map(|known| self.engine.force_with(known.pod.get(), self.request)).unwrap_or_default()
     }
-    fn crowd(&self) -> Option<Crowd<'_>> {
-        self.surveyed.then(|| self.engine.crowd(&self.request.pod_key())).flatten()
+    fn usage(&self) -> Option<Usage<'_>> {
+        self.surveyed.then(|| self.engine.usage(&self.request.pod_key())).flatten()
     }
     fn begun(&self) -> Vec<&K> {
-        self.of(Standing::Begun).map(|e| e.request.get()).collect()
+        self.of(Progress::Begun).map(|e| e.request.get()).collect()
     }
     fn first_waiting(&self) -> Option<&K> {
-        self.of(Standing::Waits).map(|e| e.request.get()).next()
+        self.of(Progress::Waits).map(|e| e.request.get()).next()
     }
     fn last_waiting(&self) -> Vec<&K> {
-        let last = self.of(Standing::Waits).rev().take(LATER);
-        last.filter(|e| e.turn == Turn::Possible).map(|e| e.request.get()).collect()
+        let last = self.of(Progress::Waits).rev().take(LAST_WAITING);
+        last.filter(|e| e.acceptance == Acceptance::Possible).map(|e| e.request.get()).collect()
     }
     fn pod(&self, key: &ObjectKey) -> Option<Cow<'_, Pod>> {
         self.engine.pods.read(key)
@@ -164,20 +164,20 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         let (members, own) = (&self.engine.members, self.request.meta().key);
         members.is_full(&own.namespace) && !members.selects(own)
     }
-    fn given_by(&self, pod: &Pod) -> Option<ObjectKey> {
+    fn older_rival(&self, pod: &Pod) -> Option<ObjectKey> {
         let objects = &K::store(&self.engine.stores).objects;
         let rank = |request: &K| (request.meta().created, request.meta().key.name.clone());
         let own = rank(self.request);
         let others = self.engine.members.selecting(pod).filter(|other| other.kind == K::ABOUT.id);
         let others = others.filter_map(|other| objects.get(&other.key)).map(|entry| entry.request.get());
-        let older = others.filter(|other| rank(other) < own && other.gives());
+        let older = others.filter(|other| rank(other) < own && other.changes_selected());
         older.min_by_key(|other| rank(other)).map(|other| other.meta().key.clone())
     }
-    fn sibling_at(&self, node: &str) -> Option<(&K, &K::Memory)> {
+    fn sibling_on(&self, node: &str) -> Option<(&K, &K::Memory)> {
         let meta = self.request.meta();
         let (owner, store) = self.engine.owner(meta.owner)?;
         let owner_key = ObjectKey::new(&meta.key.namespace, &owner.name);
-        let key = store.done_at(&owner_key, &owner.uid, node)?;
+        let key = store.succeeded_on(&owner_key, &owner.uid, node)?;
         K::store(&self.engine.stores).objects.get(&key).map(|entry| (entry.request.get(), &entry.memory))
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
@@ -187,11 +187,11 @@ impl<K: Stored> Around<K> for Surroundings<'_, K> {
         Box::new(children.into_iter().flatten().filter(|child| child.key.namespace == meta.key.namespace))
     }
     fn others_begun(&self, kind: KindId, pod: &ObjectKey) -> bool {
-        self.engine.stores.of(kind).is_some_and(|store| store.has_begun(pod, self.request.uid()))
+        self.engine.stores.of(kind).is_some_and(|store| store.others_begun(pod, self.request.uid()))
     }
     fn is_last(&self) -> bool {
         let queues = &K::store(&self.engine.stores).queues;
-        let last = queues.of(&self.request.pod_key(), Standing::Waits).rev().take(LATER);
-        last.into_iter().any(|place| place.key == *self.request.meta().key)
+        let last = queues.of(&self.request.pod_key(), Progress::Waits).rev().take(LAST_WAITING);
+        last.into_iter().any(|position| position.key == *self.request.meta().key)
     }
 }

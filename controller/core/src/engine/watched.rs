@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, Utc};
 
 use super::any::Touched;
-use super::kept::{Book, Kept};
+use super::kept::{Book, Cache};
 use super::pods::Pods;
 use super::store::{node_of, object};
 use super::stores::Stored;
@@ -55,7 +55,7 @@ impl Engine {
         let watchers = self.watchers_of(&pod);
         // Idle: its gates need no change without holds, and no request is in its queue.
         let idle = readiness::plan(&pod.gates, &BTreeSet::new()).is_empty()
-            && !self.stores.each().any(|store| store.stands_with(&key));
+            && !self.stores.each().any(|store| store.has_queue(&key));
         if self.pods.get(&key).is_some() {
             self.show_pod(&key, pod, listed);
         } else {
@@ -111,7 +111,7 @@ impl Engine {
         } else {
             entry.pod.observed(pod);
         }
-        entry.settle();
+        entry.expire_writes();
     }
 
     fn forget_pod(&mut self, key: &ObjectKey) {
@@ -137,7 +137,7 @@ impl Engine {
     pub(super) fn requests_changed<K: Stored>(&mut self, now: Mono, wall: DateTime<Utc>, watch: Watch<K>) {
         match watch {
             Watch::Upsert(request) => {
-                let key = self.told(now, request, false);
+                let key = self.upsert_request(now, request, false);
                 self.request_changed(K::ABOUT.id.name(), &key);
             }
             Watch::Gone(request) => {
@@ -149,7 +149,7 @@ impl Engine {
             Watch::Listed(Part { objects, first, last }) => {
                 K::store_mut(&mut self.stores).list_begins(first);
                 for request in objects {
-                    let key = self.told(now, request, true);
+                    let key = self.upsert_request(now, request, true);
                     if !self.rest_early::<K>(now, wall, &key) {
                         self.request_changed(K::ABOUT.id.name(), &key);
                     }
@@ -165,13 +165,13 @@ impl Engine {
         }
     }
 
-    fn told<K: Stored>(&mut self, now: Mono, request: K, listed: bool) -> ObjectKey {
+    fn upsert_request<K: Stored>(&mut self, now: Mono, request: K, listed: bool) -> ObjectKey {
         let key = request.meta().key.clone();
         let known = K::store(&self.stores).objects.get(&key);
         if known.is_some_and(|e| e.request.get().uid() != request.uid()) {
             self.forget_request::<K>(&key);
         }
-        K::store_mut(&mut self.stores).told(now, request, listed);
+        K::store_mut(&mut self.stores).upsert(now, request, listed);
         key
     }
 
@@ -212,7 +212,7 @@ impl Engine {
             self.dirty_nodes.insert(node.to_owned());
         }
         if K::ABOUT.many && entry.request.get().fails_park() {
-            self.parks.failed(&entry.request.get().pod_key());
+            self.parks.update_failed(&entry.request.get().pod_key());
         }
         self.touched(entry.touches());
     }
@@ -248,7 +248,7 @@ impl Engine {
     /// Forgets books that the list has not named.
     fn forget_books(&mut self, now: Mono) {
         let mut lost = Vec::new();
-        let Kept { round, objects, .. } = &mut self.books;
+        let Cache { round, objects, .. } = &mut self.books;
         for book in objects.values_mut().filter(|book| book.round != *round) {
             // A list says nothing about a book that is being created.
             let Some(work) = book.known().cloned() else { continue };

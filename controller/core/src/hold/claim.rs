@@ -46,7 +46,7 @@ pub struct Claims<'a> {
 
 /// What counts for one container, if granted.
 #[derive(Clone, Copy, Debug)]
-pub struct Counted<'a> {
+pub struct CountedClaim<'a> {
     /// The claim.
     pub claim: &'a Claim<'a>,
     /// The container.
@@ -70,9 +70,9 @@ impl<'a> Claims<'a> {
     }
 
     /// What counts for each container.
-    pub fn counted(&self) -> impl Iterator<Item = Counted<'_>> {
+    pub fn counted(&self) -> impl Iterator<Item = CountedClaim<'_>> {
         self.counts.iter().filter_map(|(container, (at, resources))| {
-            Some(Counted { claim: self.all.get(*at)?, container, resources: *resources })
+            Some(CountedClaim { claim: self.all.get(*at)?, container, resources: *resources })
         })
     }
 
@@ -82,9 +82,9 @@ impl<'a> Claims<'a> {
     }
 }
 
-impl Counted<'_> {
+impl CountedClaim<'_> {
     /// Whether, by what is stored, the container was given exactly that, or its spec says so.
-    pub fn stands(&self, pod: &Pod, held: Option<&Held>) -> bool {
+    pub fn was_given(&self, pod: &Pod, held: Option<&Held>) -> bool {
         let wanted = bounds(&self.resources);
         let given = record(held, self.container);
         given.is_some_and(|r| [r.given, r.before].contains(&Some(wanted)))

@@ -7,7 +7,7 @@ use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
 use pitstop_api::nodework::{Bounds, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
 
-use super::claim::{Claim, Claims, Counted};
+use super::claim::{Claim, Claims, CountedClaim};
 use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 
 /// What a container should have.
@@ -32,8 +32,8 @@ pub struct Force {
 
 impl Force {
     /// Combines what counts and is granted.
-    pub fn of(claims: &Claims<'_>, granted: impl Fn(&Counted<'_>) -> bool) -> Self {
-        let wish = |counted: Counted<'_>| {
+    pub fn of(claims: &Claims<'_>, granted: impl Fn(&CountedClaim<'_>) -> bool) -> Self {
+        let wish = |counted: CountedClaim<'_>| {
             let Claim { margin, reclaims, .. } = *counted.claim;
             (counted.container.to_owned(), Wish { resources: counted.resources, margin, reclaims })
         };

@@ -10,7 +10,7 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{Claim, Claims, Counted};
+pub use claim::{Claim, Claims, CountedClaim};
 pub use force::{Force, Wish, bounds, of_pod};
-pub(crate) use settle::room;
-pub use settle::{Holding, Settled, pod_wants, settle};
+pub(crate) use settle::usable;
+pub use settle::{HoldPlan, Holding, pod_wants, settle};

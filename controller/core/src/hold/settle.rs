@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::{
-    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderId, OrderPod, Resize, order_attempt,
+    AnswerState, Bounds, Held, HeldContainer, Order, OrderContainer, OrderId, OrderPod, ResizeOrder,
+    order_attempt,
 };
 use pitstop_api::quantity::Resources;
 
@@ -44,7 +45,7 @@ pub struct Holding<'a> {
 
 /// The orders for the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct HoldPlan {
     /// The Pod's orders that the node's book should contain.
     pub orders: Vec<Order>,
     /// When to look again without an event.
@@ -57,7 +58,7 @@ pub fn pod_wants(pod: &Pod, force: &Force) -> Resources {
 }
 
 /// The orders that a Pod still needs. Empty if it has what it should.
-pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
+pub fn settle(now: Mono, holding: &Holding<'_>) -> HoldPlan {
     let settler = Settler { now, holding, hindered: false };
     match holding.pod {
         None => settler.forget(),
@@ -66,7 +67,7 @@ pub fn settle(now: Mono, holding: &Holding<'_>) -> Settled {
 }
 
 /// Bytes that a container may use below `limit`, with `margin` bytes to spare.
-pub(crate) fn room(limit: i64, margin: i64) -> i64 {
+pub(crate) fn usable(limit: i64, margin: i64) -> i64 {
     limit.saturating_sub(margin).max(0)
 }
 
@@ -81,23 +82,23 @@ struct Settler<'a> {
 struct Need<'a> {
     container: &'a Container,
     id: String,
-    resize: Resize,
+    resize: ResizeOrder,
     shrinks: bool,
 }
 
 impl Settler<'_> {
     /// The Pod and its cgroup are gone: the daemon may drop the record.
-    fn forget(&self) -> Settled {
-        let Some(held) = self.holding.held else { return Settled::default() };
-        let mut settled = Settled::default();
+    fn forget(&self) -> HoldPlan {
+        let Some(held) = self.holding.held else { return HoldPlan::default() };
+        let mut plan = HoldPlan::default();
         for container in &held.containers {
-            let resize = Resize::default();
-            self.place(&held.pod, &container.name, &container.id, resize, &mut settled);
+            let resize = ResizeOrder::default();
+            self.ensure(&held.pod, &container.name, &container.id, resize, &mut plan);
         }
-        settled
+        plan
     }
 
-    fn settle(&self, pod: &Pod) -> Settled {
+    fn settle(&self, pod: &Pod) -> HoldPlan {
         let mut needs: Vec<Need<'_>> = pod.containers.iter().filter_map(|c| self.need(pod, c)).collect();
         if needs.is_empty() {
             needs.extend(self.pod_alone(pod));
@@ -105,31 +106,31 @@ impl Settler<'_> {
         self.side_by_side(&mut needs);
         self.after_the_others(&mut needs);
         // Orders under way come first, then those that give back, which makes room for the others.
-        needs.sort_by_key(|need| (!self.stands(need), !need.shrinks));
+        needs.sort_by_key(|need| (!self.is_under_way(need), !need.shrinks));
         let target = OrderPod {
             namespace: pod.key.namespace.clone(),
             name: pod.key.name.clone(),
             uid: pod.uid.clone(),
         };
-        let mut settled = Settled::default();
+        let mut plan = HoldPlan::default();
         let mut open = false;
         for need in needs {
             let name = &need.container.name;
-            let standing =
+            let current =
                 newest(self.holding.orders, name).filter(|view| same(view.order, &need.id, &need.resize));
-            match standing {
+            match current {
                 // An order without progress stays, and blocks no other.
                 Some(view) if hindered(&view) => {
-                    self.place(&target, name, &need.id, need.resize, &mut settled);
+                    self.ensure(&target, name, &need.id, need.resize, &mut plan);
                 }
                 _ if open => {}
-                _ => open = self.place(&target, name, &need.id, need.resize, &mut settled),
+                _ => open = self.ensure(&target, name, &need.id, need.resize, &mut plan),
             }
         }
         if self.holding.awaited {
-            settled.orders.extend(self.told());
+            plan.orders.extend(self.carried_out());
         }
-        settled
+        plan
     }
 
     fn any_hindered(&self, pod: &Pod) -> bool {
@@ -169,7 +170,7 @@ impl Settler<'_> {
     }
 
     /// The orders that gave the containers what they have.
-    fn told(&self) -> impl Iterator<Item = Order> {
+    fn carried_out(&self) -> impl Iterator<Item = Order> {
         let records = self.holding.held.into_iter().flat_map(|held| &held.containers);
         let given = records.filter(|record| record.given.is_some());
         given.filter_map(|record| {
@@ -208,14 +209,14 @@ impl Settler<'_> {
             return None;
         }
         let before = record.map_or(Some(bounds(&container.resources)), |record| record.given);
-        let resize = Resize {
+        let resize = ResizeOrder {
             container: Some(wanted),
             pod: Some(self.pod_with(pod, container, &wish.resources)),
             hold: true,
             unless_pinned: pins(pod, container) && cpu_differs(&wanted, &bounds(&container.resources)),
             memory_margin: wish.margin,
-            reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| room(limit, wish.margin)),
-            ..Resize::default()
+            reclaim_to: wanted.memory_limit.filter(|_| wish.reclaims).map(|limit| usable(limit, wish.margin)),
+            ..ResizeOrder::default()
         };
         // The Pod's cgroup may still include what the previous instance was given.
         let counted = other.and_then(|other| other.given.or(other.before));
@@ -233,10 +234,10 @@ impl Settler<'_> {
     ) -> Need<'b> {
         let own = id == Some(record.id.as_str());
         let back = bounds(&container.resources);
-        let resize = Resize {
+        let resize = ResizeOrder {
             container: own.then_some(back),
             pod: Some(self.pod_with(pod, container, &container.resources)),
-            ..Resize::default()
+            ..ResizeOrder::default()
         };
         let shrinks = record.given.is_some_and(|given| smaller(&back, &given));
         // A new instance is given nothing: only the record of the previous one goes.
@@ -260,12 +261,12 @@ impl Settler<'_> {
             let id = running(container)?;
             let record = record(Some(held), &container.name).filter(|record| record.id == id)?;
             let wish = self.holding.force.containers.get(&container.name)?;
-            let resize = Resize {
+            let resize = ResizeOrder {
                 container: record.given,
                 pod: Some(wanted),
                 hold: true,
                 memory_margin: wish.margin,
-                ..Resize::default()
+                ..ResizeOrder::default()
             };
             Some(Need { container, id: id.into(), resize, shrinks: false })
         };
@@ -303,27 +304,27 @@ impl Settler<'_> {
     }
 
     /// Whether an order for this need waits for the daemon.
-    fn stands(&self, need: &Need<'_>) -> bool {
+    fn is_under_way(&self, need: &Need<'_>) -> bool {
         let newest = newest(self.holding.orders, &need.container.name);
         newest.is_some_and(|view| same(view.order, &need.id, &need.resize) && self.again_at(&view).is_none())
     }
 
-    /// Keeps the standing order, or places another. Returns whether one is open then.
-    fn place(&self, pod: &OrderPod, name: &str, id: &str, resize: Resize, settled: &mut Settled) -> bool {
+    /// Keeps the current order, or adds another. Returns whether one is open then.
+    fn ensure(&self, pod: &OrderPod, name: &str, id: &str, resize: ResizeOrder, plan: &mut HoldPlan) -> bool {
         let newest = newest(self.holding.orders, name);
-        let stands = |view: &OrderView<'_>| {
+        let fits = |view: &OrderView<'_>| {
             same(view.order, id, &resize) && (!hindered(view) || suits(view.order, &resize))
         };
-        if let Some(view) = newest.filter(stands) {
+        if let Some(view) = newest.filter(fits) {
             match self.again_at(&view) {
                 Some(at) if at > self.now => {
-                    settled.orders.push(view.order.clone());
-                    settled.wake_at = earliest(settled.wake_at, Some(at));
+                    plan.orders.push(view.order.clone());
+                    plan.wake_at = earliest(plan.wake_at, Some(at));
                     return false;
                 }
                 Some(_) => {}
                 None => {
-                    settled.orders.push(view.order.clone());
+                    plan.orders.push(view.order.clone());
                     return true;
                 }
             }
@@ -336,7 +337,7 @@ impl Settler<'_> {
             self.holding.held.into_iter().flat_map(|held| &held.containers).map(|c| order_attempt(&c.order));
         let known = last.chain(given).max().unwrap_or_default().max(self.holding.last_attempt);
         let attempt = known.saturating_add(1);
-        settled.orders.push(Order {
+        plan.orders.push(Order {
             id: OrderId { owner: &pod.uid, container: name, attempt }.to_string(),
             pod: pod.clone(),
             container: OrderContainer { name: name.to_owned(), id: id.to_owned() },
@@ -362,9 +363,9 @@ fn hindered(view: &OrderView<'_>) -> bool {
 }
 
 /// Whether an order without progress gives the Pod's cgroup the right amounts, or amounts that may be corrected later.
-fn suits(order: &Order, resize: &Resize) -> bool {
-    let says = order.action.resize.as_ref().and_then(|own| own.pod);
-    says == resize.pod || (resize.hold && says.zip(resize.pod).is_some_and(|(own, new)| covers(&own, &new)))
+fn suits(order: &Order, resize: &ResizeOrder) -> bool {
+    let old = order.action.resize.as_ref().and_then(|own| own.pod);
+    old == resize.pod || (resize.hold && old.zip(resize.pod).is_some_and(|(old, new)| covers(&old, &new)))
 }
 
 /// Whether no amount of `one` is smaller.
@@ -373,7 +374,7 @@ fn covers(one: &Bounds, other: &Bounds) -> bool {
 }
 
 /// Whether the order gives the same instance the same resources.
-fn same(order: &Order, id: &str, resize: &Resize) -> bool {
+fn same(order: &Order, id: &str, resize: &ResizeOrder) -> bool {
     order.container.id == id
         && order.action.resize.as_ref().is_some_and(|own| {
             (own.container, own.hold, own.unless_pinned, own.memory_margin)

@@ -14,7 +14,7 @@ use crate::time::seconds;
 
 /// Which images the Pod's spec has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SpecImages {
     /// The old images.
     Before,
     /// Those in `written` of the status.
@@ -22,32 +22,32 @@ pub(super) enum Place {
     /// Those in `restored` of the status.
     Restored,
     /// Some of one and some of another.
-    Between,
+    Mixed,
     /// This container has another image: another writer has changed it.
     Other(String),
 }
 
 /// Which images the Pod's spec has.
-pub(super) fn place(update: &ImageUpdate, pod: &Pod) -> Place {
+pub(super) fn spec_images(update: &ImageUpdate, pod: &Pod) -> SpecImages {
     let restores = update.status.restoring.is_some();
-    let mut places = Vec::new();
+    let mut each = Vec::new();
     for container in &update.status.containers {
         let Some(image) = pod.container(&container.name).map(|c| c.image.as_str()) else {
-            return Place::Other(container.name.clone());
+            return SpecImages::Other(container.name.clone());
         };
-        places.push(if restores && image == container.restored {
-            Place::Restored
+        each.push(if restores && image == container.restored {
+            SpecImages::Restored
         } else if !container.written.is_empty() && image == container.written {
-            Place::Written
+            SpecImages::Written
         } else if image == container.before.image || is_pinned(image, &container.before.image_id) {
-            Place::Before
+            SpecImages::Before
         } else {
-            return Place::Other(container.name.clone());
+            return SpecImages::Other(container.name.clone());
         });
     }
-    match places.split_first() {
-        Some((first, rest)) if rest.iter().all(|place| place == first) => first.clone(),
-        _ => Place::Between,
+    match each.split_first() {
+        Some((first, rest)) if rest.iter().all(|images| images == first) => first.clone(),
+        _ => SpecImages::Mixed,
     }
 }
 
@@ -70,7 +70,7 @@ pub(super) enum Progress {
     /// The new container runs, but is not ready.
     Unready,
     /// It is ready, but the daemon has not reported what runs.
-    Untold,
+    Unattested,
     /// It is ready and runs the pulled image.
     Ready,
     /// It has failed.
@@ -116,7 +116,7 @@ impl Observed<'_> {
         let Some(now) = &container.status else { return false };
         let same = now.container_id == status.before.container_id;
         let since = self.memory.restored_since;
-        let long = since.is_some_and(|since| since.after(self.settles(pod)) <= self.now);
+        let long = since.is_some_and(|since| since.after(self.settle_time(pod)) <= self.now);
         // A kubelet that reports which spec it has seen has no other stop under way then. A stop may take the Pod's
         // grace.
         let settled = pod.seen() || (long && !pod.unseen());
@@ -142,7 +142,7 @@ impl Observed<'_> {
 
     /// How long the kubelet may still stop containers of a Pod for earlier images. At most the time in which containers
     /// must become ready.
-    pub(super) fn settles(&self, pod: &Pod) -> Duration {
+    pub(super) fn settle_time(&self, pod: &Pod) -> Duration {
         let grace = seconds(pod.grace_seconds.unwrap_or_default());
         BEGINS.saturating_add(grace).min(seconds(self.update.spec.ready_timeout()))
     }
@@ -168,7 +168,7 @@ pub(super) fn progress(observed: &Observed<'_>, status: &ContainerStatus, contai
         return match fatal.filter(|reason| observed.is_news(status, now, reason)) {
             Some(reason) => {
                 let text = format!("container {name}: {message}");
-                Progress::Bad(End::bad(status::waiting(reason), text))
+                Progress::Bad(End::bad(status::end_reason(reason), text))
             }
             None => Progress::Waits(format!("the kubelet starts container {name}: {reason} {message}")),
         };
@@ -236,7 +236,7 @@ fn waits_for_kubelet(name: &str) -> Progress {
 fn unreplaced(observed: &Observed<'_>, status: &ContainerStatus, container: &Container) -> Progress {
     let id = container.status.as_ref().map_or("", |now| &now.image_id);
     let since = observed.memory.written_since;
-    let settled = since.zip(observed.pod).map(|(since, pod)| since.after(observed.settles(pod)));
+    let settled = since.zip(observed.pod).map(|(since, pod)| since.after(observed.settle_time(pod)));
     // The kubelet may be about to stop the container for an image that the Pod had for a while. Or it replaces it for
     // this image, which an abandoned update has written.
     match pulled(observed, status) {
@@ -283,7 +283,7 @@ fn attested(observed: &Observed<'_>, status: &ContainerStatus, container: &Conta
             Progress::Bad(End::bad(status::OTHER_IMAGE, text))
         }
         // The daemon has not looked yet, or is only asked once the new container exists.
-        _ => Progress::Untold,
+        _ => Progress::Unattested,
     }
 }
 
@@ -296,13 +296,13 @@ pub(super) fn running(
 ) -> Option<Running> {
     let now = container.status.as_ref()?;
     let (_, id) = split_reference(&now.container_id).ok()?;
-    let told = orders::told(observed, &status.name).and_then(|told| told.running.as_ref());
+    let by_daemon = orders::report(observed, &status.name).and_then(|report| report.running.as_ref());
     let by_kubelet = || {
         let Pulled { image_id, digest, .. } =
             pulled(observed, status).filter(|it| is_pulled(&now.image_id, it))?;
         Some(Running { container_id: id.to_string(), image_id: image_id.clone(), digest: digest.clone() })
     };
-    told.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
+    by_daemon.filter(|running| running.container_id == id).cloned().or_else(by_kubelet)
 }
 
 /// The new containers were seen to run the pulled images, and the kubelet's report alone suffices for that.
@@ -316,7 +316,7 @@ pub(super) fn is_known(update: &ImageUpdate, pod: &Pod) -> bool {
 
 /// The image on the node, by the daemon's last report.
 fn pulled<'a>(observed: &'a Observed<'_>, status: &'a ContainerStatus) -> Option<&'a Pulled> {
-    orders::told(observed, &status.name).and_then(|told| told.pulled.as_ref()).or(status.pulled.as_ref())
+    orders::report(observed, &status.name).and_then(|it| it.pulled.as_ref()).or(status.pulled.as_ref())
 }
 
 /// The kubelet's `imageID` names that image: by its ID, or by a digest of its repository.

@@ -6,16 +6,16 @@ use pitstop_api::image_update::{KIND, PLURAL, PodImageUpdate};
 
 use super::proof::{Proof, proven};
 use super::{ImageUpdate, Memory, Observed, plan, puller, review, status};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::{Named, Note};
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
 use crate::kind::{
-    About, Ahead, Around, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames,
+    About, Ahead, Course, Cx, Kind, Lookup, PodWritten, Sharing, Sight, Target, WorkState, WriteNames,
 };
 use crate::lifecycle;
 use crate::measure::Measure;
-use crate::nodework::{OrderView, own};
+use crate::nodework::{OrderView, orders_of};
 use crate::pod::Pod;
 use crate::readiness::Hold;
 use crate::reduced::Reduced;
@@ -78,18 +78,18 @@ impl Kind for ImageUpdate {
         &mut memory.completed_seen
     }
     /// A suspended request neither blocks others nor is blocked.
-    fn asks(&self) -> bool {
+    fn changes_nothing(&self) -> bool {
         self.spec.dry_run || self.suspended()
     }
     fn suspended(&self) -> bool {
         Self::suspended(self)
     }
     fn pulled(&self) -> Vec<(&str, &str)> {
-        let told = self.status.containers.iter().filter_map(|told| {
-            let asked = self.spec.containers.iter().find(|asked| asked.name == told.name)?;
-            Some((asked.image.as_str(), told.pulled.as_ref()?.digest.as_str()))
+        let pulled = self.status.containers.iter().filter_map(|status| {
+            let asked = self.spec.containers.iter().find(|asked| asked.name == status.name)?;
+            Some((asked.image.as_str(), status.pulled.as_ref()?.digest.as_str()))
         });
-        told.filter(|(image, digest)| !image.contains('@') && !digest.is_empty()).collect()
+        pulled.filter(|(image, digest)| !image.contains('@') && !digest.is_empty()).collect()
     }
     fn made_pod(key: &ObjectKey, uid: &str) -> Option<ObjectKey> {
         Some(puller::key(key, uid))
@@ -103,13 +103,13 @@ impl Kind for ImageUpdate {
         sight: Sight<'_, Self>,
         memory: &mut Memory,
     ) -> (super::Plan, Vec<Measure>) {
-        let Sight { request, pod, around, writes, .. } = sight;
+        let Sight { request, pod, lookup, writes, .. } = sight;
         let work = sight.book.and_then(|book| book.work);
-        let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
+        let orders: Vec<OrderView<'_>> = orders_of(work, &request.uid).collect();
         memory.see(now, request, pod, sight.made_pod, &orders);
-        let proof = proof(now, request, pod, around).unwrap_or_default();
+        let proof = proof(now, request, pod, lookup).unwrap_or_default();
         memory.stores(now, proof.stored);
-        let before = around.begun().into_iter().filter(|other| goes_before(other, request));
+        let before = lookup.begun().into_iter().filter(|other| goes_before(other, request));
         let earlier = before.min_by_key(|other| other.rank());
         let observed = Observed {
             now,
@@ -118,13 +118,13 @@ impl Kind for ImageUpdate {
             ahead: sight.ahead,
             earlier: earlier.map(|other| Named { kind: ID, key: other.key.clone() }),
             puller: sight.made_pod,
-            proven: proof.has,
+            proven: proof.images,
             orders,
             guarded: sight.guarded,
             writing: writes.images,
             written_now: writes.images_now,
             deed: sight.deed,
-            look: sight.look,
+            pod_check: sight.pod_check,
             memory,
         };
         let plan = plan(wall, config, &observed);
@@ -140,10 +140,10 @@ impl Kind for ImageUpdate {
     }
 
     /// Since when it takes its Pod out of service or changes it. Its pulls disturb no other request.
-    fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
+    fn disturbs(&self, memory: &Memory, work: WorkState, _: Option<&Pod>) -> Option<Mono> {
         // The stored status counts before this process looks at the request: it may plan others first.
         let stored = (self.has_begun() && !self.completed()).then_some(memory.first_seen);
-        memory.busy_since.or(stored).filter(|_| !at.lingers)
+        memory.busy_since.or(stored).filter(|_| !work.lingers)
     }
     fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
         memory.deed_done(now, &deed, done);
@@ -165,25 +165,25 @@ fn proof(
     now: Mono,
     request: &ImageUpdate,
     pod: Option<&Pod>,
-    around: &dyn Around<ImageUpdate>,
+    lookup: &dyn Lookup<ImageUpdate>,
 ) -> Option<Proof> {
     let pod = pod.filter(|_| !request.completed() && !request.changes())?;
-    let (other, remembered) = around.sibling_at(pod.node.as_deref()?)?;
-    let runs = around.pod(&other.pod_key())?;
+    let (other, remembered) = lookup.sibling_on(pod.node.as_deref()?)?;
+    let runs = lookup.pod(&other.pod_key())?;
     Some(proven(request, pod, (other, &*runs), remembered.ended_just(now)))
 }
 
 /// The other update goes first: it is older, or has begun while the request was suspended.
 pub(super) fn goes_before(other: &ImageUpdate, request: &ImageUpdate) -> bool {
-    let open = !other.completed() && !other.deleting && !other.asks() && other.uid != request.uid;
+    let open = !other.completed() && !other.deleting && !other.changes_nothing() && other.uid != request.uid;
     open && (other.has_begun() || other.rank() < request.rank())
 }
 
 /// A request waits for this even before it is accepted: for others of its kind or of its namespace. Requests of other
 /// kinds on the Pod do not prevent the pull.
 pub(super) fn keeps_unaccepted(ahead: &Ahead) -> bool {
-    match &ahead.by {
-        Before::Request(named) => named.kind == ID,
-        Before::TooMany(_) => true,
+    match &ahead.blocker {
+        Blocker::Request(named) => named.kind == ID,
+        Blocker::TooMany(_) => true,
     }
 }

@@ -12,7 +12,7 @@ const MOST_LOST: i32 = 5;
 /// What is known of the Pod's node.
 #[allow(clippy::struct_excessive_bools, reason = "each comes from another source, and all may hold at once")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct Memory {
     /// The Pod shows that the node is not ready.
     unheard: bool,
     /// The API server's last answer says so.
@@ -31,33 +31,33 @@ pub struct Sight {
     lost: Vec<(String, i32)>,
 }
 
-impl Sight {
+impl Memory {
     /// Notes what the Pod shows. `ready`: its kubelet reports all new containers ready.
     pub(super) fn see(&mut self, now: Mono, unheard: bool, ready: bool) {
-        let was = self.is_away();
+        let was_away = self.is_away();
         self.unheard = unheard;
         // Containers that have become ready since are news of the kubelet.
         self.silent &= !ready || self.ready;
         self.ready = ready;
-        if was && !self.is_away() {
+        if was_away && !self.is_away() {
             self.comes_back(now);
         }
         self.settles &= !ready || self.is_away();
     }
 
     /// Takes in the API server's answer whether the node is ready.
-    pub(super) fn asked(&mut self, now: Mono, done: &Done) {
-        let was = self.is_away();
+    pub(super) fn answered(&mut self, now: Mono, done: &Done) {
+        let was_away = self.is_away();
         match done {
             Done::Gone => self.silent = true,
             // A node that may not be read counts as ready.
-            Done::Effected | Done::Told(_) | Done::Refused(_) => {
+            Done::Effected | Done::Read(_) | Done::Refused(_) => {
                 (self.silent, self.ready_at) = (false, Some(now));
             }
             // No answer.
             Done::Conflict | Done::Retry(_) => {}
         }
-        if was && !self.is_away() {
+        if was_away && !self.is_away() {
             self.comes_back(now);
         }
     }

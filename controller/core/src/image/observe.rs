@@ -9,16 +9,16 @@ use pitstop_api::image_update::{
 };
 use pitstop_api::nodework::Pulled;
 
-use super::judge::{Place, is_unchanged, place};
+use super::judge::{SpecImages, is_unchanged, spec_images};
 use super::{node, puller};
 use crate::change::{ImageChange, Named};
 use crate::deed::{Deed, Done};
-use crate::drain::Seen;
+use crate::drain::DrainTimer;
 use crate::key::ObjectKey;
 use crate::kind::Ahead;
-use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::{Container, ContainerState, Pod};
+use crate::pod_check::PodCheck;
 use crate::readiness::{Hold, UPDATE_AGENT};
 use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
@@ -88,7 +88,7 @@ const ENDED_JUST: Duration = Duration::from_secs(30);
 const STEADY: Duration = Duration::from_secs(2);
 /// How often new containers may become not ready and then ready for a [while](STEADY) again: once after their start,
 /// when the kubelet learns their probe, and once when the kubelet restarts.
-const MOST_LOST: u8 = 2;
+const MAX_UNREADY: u8 = 2;
 
 /// What this process remembers of an update; lost when it ends, and then counted anew.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,9 +112,9 @@ pub struct Memory {
     /// What is known of its puller Pod.
     pub puller: puller::Memory,
     /// What is known of the Pod's node.
-    pub(super) node: node::Sight,
+    pub(super) node: node::Memory,
     /// What was seen of the drain.
-    pub drain: Seen,
+    pub drain: DrainTimer,
     /// Since when the Pod's spec has the new images.
     pub written_since: Option<Mono>,
     /// When the first old container was seen not running.
@@ -126,9 +126,9 @@ pub struct Memory {
     /// Milliseconds from the end of the first old container until then.
     pub gap: Option<i64>,
     /// When a watched new container was first seen not ready; counted anew after a [while](STEADY) of readiness.
-    pub lost_at: Option<Mono>,
+    pub unready_since: Option<Mono>,
     /// How often that was counted anew.
-    pub lost: u8,
+    pub unready_times: u8,
     /// Since when the Pod's spec has the old images again.
     pub restored_since: Option<Mono>,
     /// IDs of the instances that ran then, by container name.
@@ -164,10 +164,10 @@ impl Memory {
         let pod = pod.filter(|pod| update.is_for(pod) && !update.completed() && !pod.gone());
         let drained = pod.filter(|_| update.drains());
         self.drain.update(now, drained, update.hold().as_ref());
-        let at = pod.map(|pod| place(update, pod));
+        let in_spec = pod.map(|pod| spec_images(update, pod));
         let restores = update.status.restoring.is_some();
-        note_since(&mut self.written_since, now, !restores && at == Some(Place::Written));
-        self.see_restored(now, update, pod.filter(|_| restores && at == Some(Place::Restored)));
+        note_since(&mut self.written_since, now, !restores && in_spec == Some(SpecImages::Written));
+        self.see_restored(now, update, pod.filter(|_| restores && in_spec == Some(SpecImages::Restored)));
         let all = |test: fn(&ContainerStatus, &Container) -> bool| {
             self.written_since.is_some()
                 && update.status.containers.iter().all(|status| {
@@ -196,7 +196,7 @@ impl Memory {
             (self.ready_since, self.ready) = (None, instances);
         }
         note_since(&mut self.ready_since, now, ready);
-        self.see_lost(now, update.is_watched() && !ready, steady);
+        self.see_unready(now, update.is_watched() && !ready, steady);
         // A kubelet may report both in one change; then the gap is unknown.
         if let Some((ended, ready)) = self
             .ended_at
@@ -209,10 +209,10 @@ impl Memory {
     }
 
     /// Notes whether watched new containers are not ready; `steady`: before, they were ready for a [while](STEADY).
-    fn see_lost(&mut self, now: Mono, lost: bool, steady: bool) {
-        let anew = steady && self.lost < MOST_LOST;
-        if lost && !self.node.is_away() && !self.node.settles() && (anew || self.lost_at.is_none()) {
-            (self.lost_at, self.lost) = (Some(now), self.lost.saturating_add(1));
+    fn see_unready(&mut self, now: Mono, unready: bool, steady: bool) {
+        let anew = steady && self.unready_times < MAX_UNREADY;
+        if unready && !self.node.is_away() && !self.node.settles() && (anew || self.unready_since.is_none()) {
+            (self.unready_since, self.unready_times) = (Some(now), self.unready_times.saturating_add(1));
         }
     }
 
@@ -249,10 +249,10 @@ impl Memory {
         match deed {
             Deed::TryImages { images, .. } => match done {
                 Done::Effected => (self.tried, self.refused) = (Some((now, images.clone())), None),
-                Done::Refused(text) => self.again(text),
-                Done::Told(_) | Done::Gone | Done::Conflict | Done::Retry(_) => {}
+                Done::Refused(text) => self.count_refusal(text),
+                Done::Read(_) | Done::Gone | Done::Conflict | Done::Retry(_) => {}
             },
-            Deed::AskNode(_) => self.node.asked(now, &done),
+            Deed::AskNode(_) => self.node.answered(now, &done),
             _ => self.puller.done(now, deed, done),
         }
     }
@@ -280,12 +280,12 @@ impl Memory {
         // A write that must be repeated is tried as a dry run first.
         self.tried = None;
         match refused {
-            Some(text) => self.again(text),
+            Some(text) => self.count_refusal(text),
             None => self.refused = None,
         }
     }
 
-    fn again(&mut self, text: String) {
+    fn count_refusal(&mut self, text: String) {
         let before = self.refused.as_ref().map_or(0, |(times, _)| *times);
         self.refused = Some((before.saturating_add(1), text));
     }
@@ -312,7 +312,7 @@ pub(super) fn is_ready(container: &Container) -> bool {
     container.status.as_ref().is_some_and(|now| now.state == ContainerState::Running && now.ready)
 }
 
-/// All that a decision about one update sees.
+/// All inputs of a decision about one update.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// This process's clock.
@@ -340,7 +340,7 @@ pub struct Observed<'a> {
     /// The request's deed that is under way or whose result is unknown.
     pub deed: Option<&'a Deed>,
     /// What is known of the Pod while the watch does not show it.
-    pub look: &'a Look,
+    pub pod_check: &'a PodCheck,
     /// What this process remembers.
     pub memory: &'a Memory,
 }

@@ -51,18 +51,18 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
     let Some((last, answer)) = last.and_then(|view: OrderView<'_>| Some((view, view.answer?))) else {
         return Stage::Unanswered;
     };
-    let said = |text: &str| format!("container {}: {text}", container.name);
+    let message = |text: &str| format!("container {}: {text}", container.name);
     let pulled = answer.image.as_ref().and_then(|image| image.pulled.clone());
     match (answer.state, pulled) {
         (AnswerState::Done, Some(pulled)) => Stage::Pulled(pulled),
         (AnswerState::Acknowledged, _) if answer.reason == Some(AnswerReason::Pulling) => Stage::Pulls,
-        (AnswerState::Acknowledged | AnswerState::Done, _) => Stage::Underway(said(&answer.message)),
+        (AnswerState::Acknowledged | AnswerState::Done, _) => Stage::Underway(message(&answer.message)),
         (AnswerState::Refused | AnswerState::Failed, _) => {
-            let ends = |reason| End::failed(reason, said(&answer.message));
+            let ends = |reason| End::failed(reason, message(&answer.message));
             match answer.reason {
                 Some(AnswerReason::PullUnauthorized) => Stage::Unauthorized(ends(status::CANNOT_PROVE)),
                 // The node had it from a puller Pod.
-                Some(AnswerReason::ImageNeverPull) if lost(last, container) => {
+                Some(AnswerReason::ImageNeverPull) if lost_image(last, container) => {
                     Stage::Unauthorized(ends(status::CANNOT_PROVE))
                 }
                 // Registries hide private images: they say that the image does not exist.
@@ -77,12 +77,12 @@ pub(super) fn stage(observed: &Observed<'_>, container: &ContainerStatus) -> Sta
 }
 
 /// The node had the image from a puller Pod and lost it: garbage collection removes images that no container uses.
-fn lost(last: OrderView<'_>, container: &ContainerStatus) -> bool {
+fn lost_image(last: OrderView<'_>, container: &ContainerStatus) -> bool {
     (2..MAX_ATTEMPTS).contains(&last.attempt()) && container.pulled.is_some()
 }
 
 /// The daemon's report on a container's image.
-pub(super) fn told<'a>(observed: &Observed<'a>, container: &str) -> Option<&'a ImageAnswer> {
+pub(super) fn report<'a>(observed: &Observed<'a>, container: &str) -> Option<&'a ImageAnswer> {
     newest(&observed.orders, container)?.answer?.image.as_deref()
 }
 
@@ -107,8 +107,8 @@ pub(super) fn wanted(observed: &Observed<'_>, pod: &Pod) -> Vec<Order> {
         let mut placed = observed.orders.iter().filter(|view| view.order.container.name == container.name);
         let named = placed.clone().next().map(|view| view.order.container.id.clone());
         // An order never changes, whatever a newer controller has put into it.
-        if let Some(stands) = placed.find(|view| view.attempt() == attempt) {
-            return Some(stands.order.clone());
+        if let Some(existing) = placed.find(|view| view.attempt() == attempt) {
+            return Some(existing.order.clone());
         }
         // Nor does its instance, though another one may exist by now.
         let id = named.or_else(|| instance(container, pod.container(&container.name)))?;
@@ -142,10 +142,9 @@ fn pull(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Opti
         return Some((attempt.saturating_add(1), asks(&wanted.image, PullPolicy::Never)));
     }
     // An order never changes.
-    if let Some(stands) =
-        last.filter(|last| last.attempt() > 1).and_then(|last| last.order.action.pull.clone())
-    {
-        return Some((attempt, stands));
+    let repeated = last.filter(|last| last.attempt() > 1);
+    if let Some(existing) = repeated.and_then(|last| last.order.action.pull.clone()) {
+        return Some((attempt, existing));
     }
     let replaced = in_pod
         .status

@@ -14,32 +14,32 @@ use crate::pod::{ContainerState, Pod};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Proof {
     /// The images that the node has, by the names of the containers that get them.
-    pub(super) has: Vec<(String, Pulled)>,
+    pub(super) images: Vec<(String, Pulled)>,
     /// The changes of the Pod that the API server would store: all of them, or none.
     pub(super) stored: Vec<ImageChange>,
 }
 
-/// What `other` proves for the request: it had the images pulled on the node, and `runs` is its Pod now. Only a digest
-/// always names the same image. A kubelet that asks the registry at every start needs the daemon's report that it can
-/// ask. `just`: the other update ended a short while ago, so admission is what it was. The Pods of a rollout have one
-/// template, so admission treats them alike.
+/// What `other` proves for the request: it had the images pulled on the node, and `other_pod` is its Pod now. Only a
+/// digest always names the same image. A kubelet that asks the registry at every start needs the daemon's report that
+/// it can ask. `recent`: the other update ended a short while ago, so admission is what it was. The Pods of a rollout
+/// have one template, so admission treats them alike.
 pub(super) fn proven(
     request: &ImageUpdate,
     pod: &Pod,
-    (other, runs): (&ImageUpdate, &Pod),
-    just: bool,
+    (other, other_pod): (&ImageUpdate, &Pod),
+    recent: bool,
 ) -> Proof {
-    if runs.node != pod.node || !other.is_for(runs) || runs.gone() {
+    if other_pod.node != pod.node || !other.is_for(other_pod) || other_pod.gone() {
         return Proof::default();
     }
     // A kubelet also looks for an image by its repository.
     let has = |wanted: &Reference| {
-        other.status.containers.iter().find_map(|told| {
-            let asked = other.spec.containers.iter().find(|asked| asked.name == told.name)?;
+        other.status.containers.iter().find_map(|status| {
+            let asked = other.spec.containers.iter().find(|asked| asked.name == status.name)?;
             let same = Reference::parse(&asked.image).is_ok_and(|asked| asked.same_repository(wanted));
             let pulled =
-                told.pulled.as_ref().filter(|it| same && wanted.digest.as_ref() == Some(&it.digest))?;
-            let now = runs.container(&told.name)?.status.as_ref()?;
+                status.pulled.as_ref().filter(|it| same && wanted.digest.as_ref() == Some(&it.digest))?;
+            let now = other_pod.container(&status.name)?.status.as_ref()?;
             (now.state == ContainerState::Running && is_pulled(&now.image_id, pulled)).then_some(pulled)
         })
     };
@@ -49,14 +49,14 @@ pub(super) fn proven(
         let pulled = Pulled { milliseconds: 0, present: true, ..has.clone() };
         Some((own.name.clone(), pulled))
     });
-    let has: Vec<_> = wanted.collect();
-    let stored = has.iter().filter_map(|(name, pulled)| {
+    let images: Vec<_> = wanted.collect();
+    let stored = images.iter().filter_map(|(name, pulled)| {
         let wanted = request.spec.containers.iter().find(|wanted| wanted.name == *name)?;
         let image = written(&wanted.image, Some(&pulled.digest));
-        let stored = runs.container(name).is_some_and(|runs| runs.image == image);
+        let stored = other_pod.container(name).is_some_and(|container| container.image == image);
         change(pod, name, &image).filter(|_| stored)
     });
     let all = |stored: &Vec<_>| stored.len() == request.spec.containers.len();
-    let stored = Some(stored.collect()).filter(|stored| just && !request.spec.dry_run && all(stored));
-    Proof { has, stored: stored.unwrap_or_default() }
+    let stored = Some(stored.collect()).filter(|stored| recent && !request.spec.dry_run && all(stored));
+    Proof { images, stored: stored.unwrap_or_default() }
 }

@@ -76,7 +76,7 @@ impl Memory {
             self.shown = Some((pod.uid.clone(), now));
         }
         let until = self.until(update);
-        if self.failed.is_none() && !self.goes(pod) {
+        if self.failed.is_none() && !self.is_deleting(pod) {
             let late = until.is_some_and(|until| until <= now);
             let failed = || failure(pod, update.spec.pull_timeout(), late);
             self.failed = changed(update, pod).or_else(failed);
@@ -89,7 +89,7 @@ impl Memory {
     }
 
     /// The Pod is being deleted.
-    pub(super) fn goes(&self, pod: &Pod) -> bool {
+    pub(super) fn is_deleting(&self, pod: &Pod) -> bool {
         pod.deleting || pod.uid == self.deleted
     }
 
@@ -116,8 +116,8 @@ impl Memory {
             (Deed::DeletePod { .. }, Done::Refused(_)) => {
                 self.undeletable = self.undeletable.saturating_add(1);
             }
-            (Deed::Pull(_), Done::Gone | Done::Told(_))
-            | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_) | Done::Told(_))
+            (Deed::Pull(_), Done::Gone | Done::Read(_))
+            | (Deed::DeletePod { .. }, Done::Conflict | Done::Retry(_) | Done::Read(_))
             | (
                 Deed::Create(_)
                 | Deed::Delete { .. }
@@ -182,17 +182,17 @@ fn pulled(container: &Container) -> bool {
 
 /// What the kubelet does about a container whose image it does not have yet, as a sentence.
 pub(super) fn underway(pod: &Pod) -> String {
-    let waits = pod.containers.iter().filter(|container| !pulled(container)).find_map(told);
+    let waits = pod.containers.iter().filter(|container| !pulled(container)).find_map(waiting_message);
     waits.unwrap_or_else(|| format!("the kubelet pulls by the puller Pod {}", pod.key.name))
 }
 
 /// The kubelet's message about a waiting container, without secrets.
-fn told(container: &Container) -> Option<String> {
+fn waiting_message(container: &Container) -> Option<String> {
     let ContainerState::Waiting { reason, message } = &container.status.as_ref()?.state else { return None };
     let text = meaning(message, false).text;
     let word = word(reason);
-    let said = if text.is_empty() { word } else { format!("{word}: {text}") };
-    Some(format!("container {}: the kubelet says {said}", container.name))
+    let cause = if text.is_empty() { word } else { format!("{word}: {text}") };
+    Some(format!("container {}: the kubelet says {cause}", container.name))
 }
 
 fn word(reason: &str) -> String {
@@ -245,7 +245,7 @@ fn failure(pod: &Pod, timeout: i64, late: bool) -> Option<End> {
 /// The end of a request by the kubelet's reason for a waiting container, if waiting does not solve that.
 fn refused(container: &Container) -> Option<End> {
     let ContainerState::Waiting { reason, message } = &container.status.as_ref()?.state else { return None };
-    let failed = |reason| Some(End::failed(reason, told(container)?));
+    let failed = |reason| Some(End::failed(reason, waiting_message(container)?));
     if FATAL.contains(&reason.as_str()) {
         return failed(status::PULL_FAILED);
     }

@@ -53,12 +53,12 @@ fn container(wanted: &ContainerImage, pod: &Pod) -> Result<ContainerStatus, (&'s
         );
         return Err(("image", text));
     }
-    Ok(ContainerStatus { name: wanted.name.clone(), before: now(found), ..ContainerStatus::default() })
+    Ok(ContainerStatus { name: wanted.name.clone(), before: snapshot(found), ..ContainerStatus::default() })
 }
 
 /// The state of a container, noted when a request is accepted, and again before its Pod is changed. So a restart in
 /// between is not mistaken for the new image, and a rollback restores what another request has written.
-pub(super) fn now(container: &Container) -> Before {
+pub(super) fn snapshot(container: &Container) -> Before {
     let image = container.image.clone();
     container.status.as_ref().map_or_else(
         || Before { image: image.clone(), ..Before::default() },

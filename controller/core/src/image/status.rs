@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
+use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Summary};
 use pitstop_api::image_update::{
     ContainerStatus, Phase, PodImageUpdateStatus, Pull, Restoring, Target, conditions,
 };
 
 use super::observe::{ImageUpdate, Observed};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Note;
 use crate::config::Config;
-use crate::drain::{self, begins};
+use crate::drain::{self, initial_condition};
 use crate::guard::POLICY;
 use crate::kind::{UNKNOWN, end_note, note};
 use crate::pod::Pod;
@@ -55,13 +55,13 @@ impl Wait {
 }
 
 /// Others go first.
-const QUEUED: &str = Before::REASONS[0];
+const QUEUED: &str = Blocker::REASONS[0];
 /// The API server is asked whether it would store the change.
 pub(super) const CHECKING: &str = "Checking";
 /// The node's daemon has yet to report what a puller Pod has pulled.
 pub(super) const DAEMON: &str = "WaitingForDaemon";
 /// The node's order book has no place.
-pub(super) const PLACE: &str = "WaitingForPlace";
+pub(super) const BOOK_FULL: &str = "WaitingForPlace";
 /// No daemon is asked without the policy that keeps each to its own node.
 pub(super) const WAITING_FOR_POLICY: &str = "WaitingForPolicy";
 /// The node pulls.
@@ -87,14 +87,14 @@ pub(super) const ROLLING_BACK: &str = "RollingBack";
 /// Every reason of a wait.
 const WAITS: [&str; 21] = [
     QUEUED,
-    Before::REASONS[1],
+    Blocker::REASONS[1],
     drain::Wait::REASONS[0],
     drain::Wait::REASONS[1],
     drain::Wait::REASONS[2],
     drain::Wait::REASONS[3],
     CHECKING,
     DAEMON,
-    PLACE,
+    BOOK_FULL,
     WAITING_FOR_POLICY,
     PULLING,
     PULLER,
@@ -181,7 +181,7 @@ pub const REASONS: [&str; 25] = [
 pub(super) const SUCCESSES: [&str; 2] = [UPDATED, WOULD_UPDATE];
 
 /// The reason of an end for the kubelet's reason not to start a container.
-pub(super) fn waiting(reason: &str) -> &'static str {
+pub(super) fn end_reason(reason: &str) -> &'static str {
     REASONS.into_iter().find(|known| *known == reason).unwrap_or(NOT_STARTED)
 }
 
@@ -199,9 +199,9 @@ const FAILED: &str = "ImageUpdateFailed";
 
 /// Every reason that a condition of a request, or an event on it and its Pod, can have, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
-    let said = WAITS.into_iter().chain(REASONS).chain(EVENTS);
+    let reasons = WAITS.into_iter().chain(REASONS).chain(EVENTS);
     let conditions = [RESOLVED, LEFT_TO_KUBELET, drain::NOT_DRAINED, conditions::DRAINED];
-    said.chain(conditions).chain(Phase::ALL.map(Phase::name))
+    reasons.chain(conditions).chain(Phase::ALL.map(Phase::name))
 }
 
 /// How a request ends.
@@ -270,19 +270,14 @@ pub(super) fn waits(
     now: DateTime<Utc>,
 ) -> PodImageUpdateStatus {
     let phase = wait.phase.name();
-    let standing = Standing { progress: Progress::Open, phase, reason: wait.reason, message: &wait.message };
-    stands(&mut status, update, standing, now);
+    let summary = Summary { progress: Progress::Open, phase, reason: wait.reason, message: &wait.message };
+    record(&mut status, update, summary, now);
     status
 }
 
 /// Writes down how far the request is. The phase follows from the conditions.
-fn stands(
-    status: &mut PodImageUpdateStatus,
-    update: &ImageUpdate,
-    standing: Standing<'_>,
-    now: DateTime<Utc>,
-) {
-    condition::record(&mut status.conditions, standing, now, update.generation);
+fn record(status: &mut PodImageUpdateStatus, update: &ImageUpdate, summary: Summary<'_>, now: DateTime<Utc>) {
+    condition::record(&mut status.conditions, summary, now, update.generation);
     status.phase = condition::phase(&status.conditions);
     status.observed_generation = update.generation;
 }
@@ -327,7 +322,7 @@ pub(super) fn drain_begins(
     grace: i64,
     now: DateTime<Utc>,
 ) {
-    let (reason, text) = begins(pod, grace);
+    let (reason, text) = initial_condition(pod, grace);
     set(status, update, conditions::DRAINED, ConditionStatus::False, reason, &text, now);
 }
 
@@ -339,8 +334,8 @@ pub(super) fn drained(
     grace: i64,
     now: DateTime<Utc>,
 ) {
-    let told = condition::find(&status.conditions, conditions::DRAINED);
-    if told.is_some_and(|told| told.reason != drain::NO_GATE) {
+    let drained = condition::find(&status.conditions, conditions::DRAINED);
+    if drained.is_some_and(|drained| drained.reason != drain::NO_GATE) {
         let text = format!("the Pod was not ready for {grace} s before it was changed");
         set(status, update, conditions::DRAINED, ConditionStatus::True, conditions::DRAINED, &text, now);
     }
@@ -357,13 +352,13 @@ pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> P
         set(&mut status, update, conditions::ACCEPTED, ConditionStatus::False, end.reason, &end.message, now);
     }
     let drains = condition::find(&status.conditions, conditions::DRAINED);
-    if drains.is_some_and(|told| [drain::DRAINING, drain::GATE_IN_USE].contains(&told.reason.as_str())) {
+    if drains.is_some_and(|c| [drain::DRAINING, drain::GATE_IN_USE].contains(&c.reason.as_str())) {
         let text = "the request ended before the Pod was drained";
         set(&mut status, update, conditions::DRAINED, ConditionStatus::False, drain::NOT_DRAINED, text, now);
     }
     let progress = if end.phase == Phase::Succeeded { Progress::Succeeded } else { Progress::Failed };
     let (phase, reason) = (end.phase.name(), end.reason);
-    stands(&mut status, update, Standing { progress, phase, reason, message: &end.message }, now);
+    record(&mut status, update, Summary { progress, phase, reason, message: &end.message }, now);
     status
 }
 

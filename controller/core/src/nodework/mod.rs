@@ -11,7 +11,7 @@ use crate::tracked::Versioned;
 pub use acting::{Acting, grace};
 pub use plan::{BookWrite, plan};
 pub use view::OrderView;
-pub(crate) use view::{may_run, newest, own, views};
+pub(crate) use view::{may_run, newest, orders_of, views};
 
 /// A `NodeWork`, reduced to what decisions need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

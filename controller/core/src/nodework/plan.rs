@@ -14,7 +14,7 @@ const MAX_OF_REQUEST: usize = 8;
 const MAX_OF_NAMESPACE: usize = MAX_ORDERS / 4 * 3;
 
 /// How many pull orders a book has at a time, and how many of one namespace. Each stays until its request ends, which
-/// may be suspended for days. The other places are for other orders.
+/// may be suspended for days. The other slots are for other orders.
 const MAX_PULLS: usize = MAX_ORDERS / 2;
 const MAX_PULLS_OF_NAMESPACE: usize = MAX_ORDERS / 4;
 
@@ -36,23 +36,23 @@ pub struct BookWrite {
 
 /// The write that brings a node's book to the wanted orders, if it needs one.
 ///
-/// Orders that stay keep their place, because orders of one Pod are carried out in the order of the list. New ones
-/// follow while [places](place) are free; the others wait. `over`: IDs of orders whose request is over.
+/// Orders that stay keep their position, because orders of one Pod are carried out in the order of the list. New ones
+/// follow while [slots](fill_slots) are free; the others wait. `over`: IDs of orders whose request is over.
 pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Option<BookWrite> {
     let current: &[Order] = book.map_or(&[], |b| &b.orders);
     let mut orders: Vec<Order> = current.iter().filter(|o| wanted.contains(o)).cloned().collect();
     let dropped = |o: &&Order| !wanted.contains(o);
     let withdraws = current.iter().filter(dropped).any(|o| book.and_then(|b| b.answer(&o.id)).is_none());
     // An order never changes: one of the same ID must be gone from the book before it can be placed anew.
-    let places: Vec<&Order> = wanted.iter().filter(|o| !current.iter().any(|c| c.id == o.id)).collect();
+    let new: Vec<&Order> = wanted.iter().filter(|o| !current.iter().any(|c| c.id == o.id)).collect();
     let before = orders.len();
     let finished = |order: &Order| {
         let answer = book.and_then(|book| book.answer(&order.id));
         answer.is_some_and(|answer| answer.state != AnswerState::Acknowledged)
     };
     let holds = |order: &&Order| order.action.pull.is_some() || !finished(order);
-    let taken = Taken::of(orders.iter().filter(holds));
-    place(&mut orders, places, taken);
+    let used = UsedSlots::of(orders.iter().filter(holds));
+    fill_slots(&mut orders, new, used);
     let known: &[String] = book.map_or(&[], |b| &b.closed);
     // The mark stays, even if this leader does not know of the end yet.
     let is_over = |id: &&String| over.contains(id) || known.contains(id);
@@ -70,22 +70,22 @@ pub fn plan(book: Option<&NodeWork>, wanted: &[Order], over: &[String]) -> Optio
     (marks || orders != current).then_some(BookWrite { orders, closed, urgency, adds })
 }
 
-/// Gives each free place to the namespace with the fewest places, there to the Pod with the fewest, and there to its
+/// Gives each free slot to the namespace with the fewest slots, there to the Pod with the fewest, and there to its
 /// first new order.
-fn place(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut taken: Taken) {
+fn fill_slots(orders: &mut Vec<Order>, mut new: Vec<&Order>, mut used: UsedSlots) {
     while orders.len() < MAX_ORDERS {
-        let free = new.iter().enumerate().filter(|(_, order)| taken.leaves_room(order));
-        let Some((at, _)) = free.min_by_key(|(at, order)| (taken.beside(order), *at)) else { return };
+        let free = new.iter().enumerate().filter(|(_, order)| used.leaves_room(order));
+        let Some((at, _)) = free.min_by_key(|(at, order)| (used.beside(order), *at)) else { return };
         let order = new.remove(at);
-        taken.add(order);
+        used.add(order);
         orders.push(order.clone());
     }
 }
 
-/// Who has how many places for unfinished stops and for pulls. Other orders are bounded otherwise, and may be wanted
+/// Who has how many slots for unfinished stops and for pulls. Other orders are bounded otherwise, and may be wanted
 /// all together.
 #[derive(Default)]
-struct Taken {
+struct UsedSlots {
     pulls: usize,
     pulls_of: BTreeMap<String, usize>,
     requests: BTreeMap<String, usize>,
@@ -93,11 +93,11 @@ struct Taken {
     namespaces: BTreeMap<String, usize>,
 }
 
-impl Taken {
+impl UsedSlots {
     fn of<'a>(orders: impl Iterator<Item = &'a Order>) -> Self {
-        let mut taken = Self::default();
-        orders.for_each(|order| taken.add(order));
-        taken
+        let mut used = Self::default();
+        orders.for_each(|order| used.add(order));
+        used
     }
 
     fn add(&mut self, order: &Order) {
@@ -117,7 +117,7 @@ impl Taken {
         *request = request.saturating_add(1);
     }
 
-    /// Places for stops of the order's namespace and of its Pod; for a pull, the namespace's places for pulls.
+    /// Slots for stops of the order's namespace and of its Pod; for a pull, the namespace's slots for pulls.
     fn beside(&self, order: &Order) -> (usize, usize) {
         let of = |all: &BTreeMap<String, usize>, key: &str| all.get(key).copied().unwrap_or_default();
         let namespaces = if order.action.pull.is_some() { &self.pulls_of } else { &self.namespaces };

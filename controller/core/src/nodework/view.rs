@@ -85,7 +85,7 @@ pub(crate) fn views(book: Option<&NodeWork>) -> impl Iterator<Item = OrderView<'
 }
 
 /// The orders of a request, or about a Pod, by its UID.
-pub(crate) fn own<'a>(
+pub(crate) fn orders_of<'a>(
     book: Option<&'a NodeWork>,
     uid: &'a str,
 ) -> impl Iterator<Item = OrderView<'a>> + use<'a> {

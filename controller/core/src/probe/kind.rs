@@ -6,7 +6,7 @@ use super::{Memory, PodProbe, PodProbeStatus, Probe, plan};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Ended, Kind, Sharing, Sight, Target, WriteNames, note};
+use crate::kind::{About, Course, Cx, Ended, Kind, Sharing, Sight, Target, WorkState, WriteNames, note};
 use crate::measure::Measure;
 use crate::plan::Plan;
 use crate::pod::Pod;
@@ -89,7 +89,7 @@ impl Kind for Probe {
         let note = |message: &String| note(self, message != plan::PROBED, plan::PROBED, message.clone());
         news.map(note).into_iter().collect()
     }
-    fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
+    fn disturbs(&self, _: &Memory, _: WorkState, _: Option<&Pod>) -> Option<Mono> {
         None
     }
     fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {

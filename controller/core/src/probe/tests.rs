@@ -94,8 +94,8 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
     assert_eq!(scene.engine.open_of(ID), 1);
     let make = store(&mut scene, accept);
     // The first write of a new leader proves that no other process ended the probe. Then the child is made.
-    let [Action::Do { by, deed: Deed::Create(child) }] = &make[..] else { panic!("{make:?}") };
-    assert_eq!((by.kind, by.uid.as_str(), child.kind), (ID, "p-1", recreate::ID));
+    let [Action::Do { object, deed: Deed::Create(child) }] = &make[..] else { panic!("{make:?}") };
+    assert_eq!((object.kind, object.uid.as_str(), child.kind), (ID, "p-1", recreate::ID));
     let (request, _) = sent(make[0].clone());
     assert_eq!(
         request.uri().path(),
@@ -107,9 +107,9 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
         (&owner["kind"], &owner["name"], &owner["uid"]),
         (&json!("PodProbe"), &json!("look"), &json!("p-1"))
     );
-    let by = Object { kind: ID, key: probe().key, uid: "p-1".into() };
+    let object = Object { kind: ID, key: probe().key, uid: "p-1".into() };
     let deed = Box::new(Deed::Create(child.clone()));
-    assert!(scene.step(Event::DeedDone { by, deed, done: Done::Effected }).is_empty());
+    assert!(scene.step(Event::DeedDone { object, deed, done: Done::Effected }).is_empty());
 
     let mut child: ContainerRecreateRequest = serde_json::from_value(sent_child).unwrap();
     (child.metadata.uid, child.metadata.resource_version) = (Some("c-1".into()), Some("5".into()));
@@ -124,10 +124,10 @@ fn a_kind_is_served_from_its_watch_to_its_end() {
     let end = scene.step(Event::of(Watch::list(vec![Request::observe(child)])));
     let end: Vec<Action> =
         end.into_iter().filter(|a| matches!(a, Action::Write { object, .. } if object.kind == ID)).collect();
-    let told = store(&mut scene, end);
+    let stored = store(&mut scene, end);
     assert!(
-        matches!(&told[..], [Action::Emit(note), Action::Count(Measure::Ended { kind: ID, complete: true, reason: "Probed" })] if note.kind == ID),
-        "{told:?}"
+        matches!(&stored[..], [Action::Emit(note), Action::Count(Measure::Ended { kind: ID, complete: true, reason: "Probed" })] if note.kind == ID),
+        "{stored:?}"
     );
     assert_eq!(scene.engine.open_of(ID), 0);
 }

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use super::object;
 use super::observe::Request;
-use super::resolve::{Tense, resolve};
+use super::resolve::{Moment, resolve};
 use super::restore::{changed, keep};
 use crate::pod::Pod;
-use crate::review::{Asked, BAD_REQUEST, FORBIDDEN, Hooks, INTERNAL, Live, Step, Verdict};
+use crate::review::{BAD_REQUEST, FORBIDDEN, Hooks, INTERNAL, Live, Response, ReviewRequest, Step};
 
 /// Begins the review of a request.
-pub(super) fn review(asked: &Asked) -> Step {
+pub(super) fn review(asked: &ReviewRequest) -> Step {
     let step = if asked.update { updated(asked).map(Step::Over) } else { created(asked) };
-    step.unwrap_or_else(|message| Step::Over(Verdict::Deny { code: BAD_REQUEST, message }))
+    step.unwrap_or_else(|message| Step::Over(Response::Deny { code: BAD_REQUEST, message }))
 }
 
-fn created(asked: &Asked) -> Result<Step, String> {
+fn created(asked: &ReviewRequest) -> Result<Step, String> {
     let request = object::admitted(asked.read(asked.new.as_ref())?);
     if let Some(refused) = precheck(&request) {
         return Ok(Step::Over(refused));
@@ -40,37 +40,37 @@ fn created(asked: &Asked) -> Result<Step, String> {
         Err(why) => {
             let pod = &request.spec.pod_name;
             let message = format!("ContainerRecreateRequest {}: cannot read Pod {pod}: {why}", request.key);
-            Step::Over(Verdict::Deny { code: INTERNAL, message })
+            Step::Over(Response::Deny { code: INTERNAL, message })
         }
     };
     Ok(Step::Pod(pod, Box::new(judge)))
 }
 
-fn updated(asked: &Asked) -> Result<Verdict, String> {
+fn updated(asked: &ReviewRequest) -> Result<Response, String> {
     let old = object::admitted(asked.read(asked.old.as_ref())?);
     let new = object::admitted(asked.read(asked.new.as_ref())?);
     let spec = |object: &Option<DynamicObject>| object.as_ref()?.data.get("spec").cloned();
     Ok(match update(&old, &new, asked.by_controller) {
-        Verdict::Allow(mut patch) => {
+        Response::Allow(mut patch) => {
             patch.extend(keep(spec(&asked.old).as_ref(), spec(&asked.new).as_ref()));
-            Verdict::Allow(patch)
+            Response::Allow(patch)
         }
-        refused @ Verdict::Deny { .. } => refused,
+        refused @ Response::Deny { .. } => refused,
     })
 }
 
-fn deny(request: &Request, code: u16, why: &Invalid) -> Verdict {
-    Verdict::Deny { code, message: format!("ContainerRecreateRequest {}: {why}", request.key) }
+fn deny(request: &Request, code: u16, why: &Invalid) -> Response {
+    Response::Deny { code, message: format!("ContainerRecreateRequest {}: {why}", request.key) }
 }
 
 /// Refuses a new request for errors that are visible without its Pod.
-pub(super) fn precheck(request: &Request) -> Option<Verdict> {
+pub(super) fn precheck(request: &Request) -> Option<Response> {
     validate(&request.spec).err().map(|invalid| deny(request, BAD_REQUEST, &invalid))
 }
 
 /// Answers the creation of a request; `pod`, its `hooks` and whether its node is virtual were read from the API server
 /// just now.
-pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node: bool) -> Verdict {
+pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtual_node: bool) -> Response {
     if let Some(refused) = precheck(request) {
         return refused;
     }
@@ -78,13 +78,13 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
         let text = format!("no found Pod named {}", request.spec.pod_name);
         return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));
     };
-    let target = match resolve(&request.spec, pod, Tense::Admission) {
+    let target = match resolve(&request.spec, pod, Moment::Admission) {
         Ok(target) => target,
         Err(refusal) => return deny(request, BAD_REQUEST, &refusal),
     };
     // If the controller makes the request for another one, the label names the right Pod.
-    let meant = request.more.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
-    if let Some(uid) = meant.filter(|uid| **uid != target.pod_uid) {
+    let label = request.more.labels.get(labels::POD_UID).filter(|_| request.owner.is_some());
+    if let Some(uid) = label.filter(|uid| **uid != target.pod_uid) {
         let text = format!("made for the Pod with UID {uid}; the Pod of that name now has another UID");
         return deny(request, BAD_REQUEST, &Invalid::new("spec.podName", text));
     }
@@ -122,18 +122,18 @@ pub(super) fn create(request: &Request, pod: Option<&Pod>, hooks: &Hooks, virtua
         let token = key.replace('~', "~0").replace('/', "~1");
         json!({"op": "remove", "path": format!("/metadata/annotations/{token}")})
     }));
-    Verdict::Allow(patch)
+    Response::Allow(patch)
 }
 
 /// Answers a change of a request. If allowed, the stored spec is to be [kept](keep). `by_controller`: the change comes
 /// from pitstop's own controller, which adds what an absent webhook did not and removes outdated metadata.
-pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdict {
+pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Response {
     if let Some(field) = changed(&old.spec, &new.spec) {
         let why = Invalid::new(field, "spec of ContainerRecreateRequest is immutable");
         return deny(new, FORBIDDEN, &why);
     }
     if by_controller {
-        return Verdict::Allow(Vec::new());
+        return Response::Allow(Vec::new());
     }
     let relabelled = |key: &str| old.more.labels.get(key) != new.more.labels.get(key);
     if let Some(key) = [labels::POD_UID, labels::NODE_NAME].into_iter().find(|key| relabelled(key)) {
@@ -153,5 +153,5 @@ pub(super) fn update(old: &Request, new: &Request, by_controller: bool) -> Verdi
         let text = "the label stays until the request is over; delete the request to stop it";
         return deny(new, FORBIDDEN, &Invalid::new(format!("metadata.labels[{}]", labels::ACTIVE), text));
     }
-    Verdict::Allow(Vec::new())
+    Response::Allow(Vec::new())
 }

@@ -7,7 +7,7 @@ use pitstop_api::recreate::{ContainerRecreateRequestStatus, conditions};
 use super::judge::is_pinned;
 use super::observe::{Observed, Request};
 use super::status::set;
-use crate::drain::begins;
+use crate::drain::initial_condition;
 pub(super) use crate::drain::{DRAINING, GATE_IN_USE, NO_GATE, NOT_DRAINED, Wait};
 use crate::pod::Pod;
 use crate::time::Mono;
@@ -68,7 +68,7 @@ pub(super) fn begin(
     now: DateTime<Utc>,
 ) {
     let Some(grace) = grace(request) else { return };
-    let (reason, text) = begins(pod, grace);
+    let (reason, text) = initial_condition(pod, grace);
     for (type_, value, reason) in [
         (conditions::PRE_RECREATE_GRACE, ConditionStatus::True, conditions::PRE_RECREATE_GRACE),
         (conditions::DRAINED, ConditionStatus::False, reason),
@@ -94,7 +94,7 @@ pub(super) fn proceed(
             (ConditionStatus::True, conditions::DRAINED, text)
         }
         Drain::Lasts(wait @ Wait::ForeignGate(_), _) => (ConditionStatus::False, GATE_IN_USE, wait.message()),
-        Drain::Lasts(..) if is(status, &[GATE_IN_USE]) => {
+        Drain::Lasts(..) if has_reason(status, &[GATE_IN_USE]) => {
             let text = format!("containers are stopped once the Pod has been not ready for {grace} s");
             (ConditionStatus::False, DRAINING, text)
         }
@@ -121,16 +121,16 @@ pub(super) fn conclude(
 
 /// Whether the status says that the drain lasts, or has yet to begin.
 fn lasts(status: &ContainerRecreateRequestStatus) -> bool {
-    is(status, &[DRAINING, GATE_IN_USE])
+    has_reason(status, &[DRAINING, GATE_IN_USE])
 }
 
 /// Whether the status says that the Pod cannot be taken out of service.
 pub(super) fn impossible(status: &ContainerRecreateRequestStatus) -> bool {
-    is(status, &[NO_GATE])
+    has_reason(status, &[NO_GATE])
 }
 
 /// Whether the condition `Drained` has one of these reasons.
-fn is(status: &ContainerRecreateRequestStatus, reasons: &[&str]) -> bool {
+fn has_reason(status: &ContainerRecreateRequestStatus, reasons: &[&str]) -> bool {
     let drained = condition::find(&status.conditions, conditions::DRAINED);
     drained.is_some_and(|c| reasons.contains(&c.reason.as_str()))
 }

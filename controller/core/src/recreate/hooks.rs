@@ -37,7 +37,7 @@ pub(super) fn record(
         return;
     }
     let generation = observed.request.generation;
-    let told = Condition::new(
+    let failed = Condition::new(
         conditions::PRE_STOP_HOOK_FAILED,
         ConditionStatus::True,
         FAILED,
@@ -45,7 +45,7 @@ pub(super) fn record(
         now,
         generation,
     );
-    condition::set(&mut status.conditions, told);
+    condition::set(&mut status.conditions, failed);
 }
 
 /// Failed hooks that the new status reports and the old one did not.

@@ -24,8 +24,8 @@ const MAX_REFUSALS: u32 = 4;
 /// looks at the Pod again afterwards (seen on Kubernetes 1.36.3).
 const STARTS: Duration = Duration::from_millis(1500);
 
-/// Judgement of one container.
-pub(super) struct Judged {
+/// Finding about one container.
+pub(super) struct Finding {
     /// Its entry in `status.containerRecreateStates`.
     pub(super) state: ContainerRecreateState,
     /// Its wait; `None` once it has succeeded or failed.
@@ -35,18 +35,18 @@ pub(super) struct Judged {
     /// The target is still there, and its image is not pinned yet.
     pub(super) needs_pin: bool,
     /// Its new target, if it changes.
-    pub(super) becomes: Option<TargetContainer>,
+    pub(super) new_target: Option<TargetContainer>,
     /// When to look again though nothing happened.
     pub(super) wake_at: Option<Mono>,
 }
 
-impl Judged {
+impl Finding {
     fn ends(state: ContainerRecreateState) -> Self {
         Self { wait: None, ..Self::waits(state, Wait::Daemon) }
     }
 
     fn waits(state: ContainerRecreateState, wait: Wait) -> Self {
-        Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, becomes: None, wake_at: None }
+        Self { state, wait: Some(wait), needs_stop: false, needs_pin: false, new_target: None, wake_at: None }
     }
 
     /// Whether the container has succeeded or failed.
@@ -64,11 +64,11 @@ pub(super) fn judge(
     observed: &Observed<'_>,
     target: &TargetContainer,
     pod: &Pod,
-) -> Judged {
+) -> Finding {
     let name = &target.name;
     let stored = observed.request.status.container_recreate_states.iter().find(|s| s.name == *name);
     if let Some(state) = stored.filter(|s| matches!(s.phase, Phase::Succeeded | Phase::Failed)) {
-        return Judged::ends(state.clone());
+        return Finding::ends(state.clone());
     }
     let order = observed.order(name);
     let spared = order.is_some_and(|o| o.spared());
@@ -80,14 +80,14 @@ pub(super) fn judge(
     let ended = stored.is_some_and(|s| s.phase == Phase::Recreating) || order.is_some_and(|o| o.ended());
     let so_far = if ended { recreating(name, killed) } else { pending(name) };
     let Some(status) = status_of(pod, name) else {
-        return Judged::waits(so_far, Wait::Restart(name.clone()));
+        return Finding::waits(so_far, Wait::Restart(name.clone()));
     };
     let case = Case { now, observed, target, pod, status, stored, order, spared, killed, so_far };
     if replaced(target, status) {
         return case.replaced();
     }
     if let Some(answer) = order.and_then(|o| o.answer).filter(|a| hopeless(a)) {
-        return Judged::ends(failed(name, answer));
+        return Finding::ends(failed(name, answer));
     }
     let refused = observed.memory.pin_refused.as_ref().filter(|(n, _)| *n >= MAX_REFUSALS);
     let auto = observed.request.mechanism() == Mechanism::Auto;
@@ -95,7 +95,7 @@ pub(super) fn judge(
     if let Some((_, text)) = refused.filter(|_| case.needs_pin() && !(auto && comes_back)) {
         let message = format!("kill container error: the Pod's image cannot be pinned: {text}");
         let message = truncate(&message, MAX_MESSAGE);
-        return Judged::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
+        return Finding::ends(ContainerRecreateState { phase: Phase::Failed, message, ..pending(name) });
     }
     if over(target, status) {
         return case.ended(auto, refused.is_some());
@@ -103,7 +103,7 @@ pub(super) fn judge(
     if target.pin.is_some() {
         let needs_pin = case.needs_pin();
         let wait = if needs_pin { Wait::Pin(name.clone()) } else { Wait::Pinned(name.clone()) };
-        return Judged { needs_pin, ..Judged::waits(case.so_far, wait) };
+        return Finding { needs_pin, ..Finding::waits(case.so_far, wait) };
     }
     let refused = case.may_not_stop();
     refused.unwrap_or_else(|| case.runs(patience))
@@ -130,12 +130,12 @@ struct Case<'a> {
 
 impl Case<'_> {
     /// Its failure if the kubelet does not start it again.
-    fn for_good(&self) -> Option<Judged> {
+    fn for_good(&self) -> Option<Finding> {
         let (pod, status, name, killed) = (self.pod, self.status, &self.target.name, self.killed);
         let why = ended_for_good(pod, name, &status.state)?;
         let message = format!("container {name} {why}: the kubelet will not start it again");
         let phase = Phase::Failed;
-        Some(Judged::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
+        Some(Finding::ends(ContainerRecreateState { phase, message, ..recreating(name, killed) }))
     }
 
     /// Whether the target's image is still to be pinned.
@@ -144,32 +144,32 @@ impl Case<'_> {
     }
 
     /// Its failure if it was waiting to start when it became the target, but runs now, and no mechanism may restart it.
-    fn may_not_stop(&self) -> Option<Judged> {
+    fn may_not_stop(&self) -> Option<Finding> {
         let request = self.observed.request;
         let auto = request.mechanism() == Mechanism::Auto && self.order.is_none();
         let container = self.pod.container(&self.target.name).filter(|_| auto)?;
         let why = choose(request.spec.strategy.as_ref(), self.pod, container).err()?;
         let message = truncate(&format!("kill container error: {why}"), MAX_MESSAGE);
         let failed = ContainerRecreateState { phase: Phase::Failed, message, ..pending(&self.target.name) };
-        Some(Judged::ends(failed))
+        Some(Finding::ends(failed))
     }
 
     /// Judges a container whose target another instance has replaced.
-    fn replaced(self) -> Judged {
+    fn replaced(self) -> Finding {
         let Self { now, observed, target, pod, status, killed, .. } = self;
         let name = &target.name;
-        let becomes = newer(observed, target, pod).filter(|_| self.for_good().is_none());
-        if becomes.is_some() {
-            return Judged { becomes, ..Judged::waits(self.so_far, Wait::Daemon) };
+        let new_target = newer(observed, target, pod).filter(|_| self.for_good().is_none());
+        if new_target.is_some() {
+            return Finding { new_target, ..Finding::waits(self.so_far, Wait::Daemon) };
         }
         match &status.state {
             ContainerState::Running if status.ready => {
                 started(now, observed, target, recreating(name, killed))
             }
-            ContainerState::Running => Judged::waits(recreating(name, killed), Wait::NotReady(name.clone())),
+            ContainerState::Running => Finding::waits(recreating(name, killed), Wait::NotReady(name.clone())),
             other => self
                 .for_good()
-                .unwrap_or_else(|| Judged::waits(recreating(name, killed), not_running(name, other))),
+                .unwrap_or_else(|| Finding::waits(recreating(name, killed), not_running(name, other))),
         }
     }
 
@@ -178,7 +178,7 @@ impl Case<'_> {
     ///
     /// No pin follows a stop by the request: the kubelet may report a back-off as it ends, and the pin would end the
     /// new instance. The same applies if the book with the record of such a stop was lost.
-    fn ended(self, auto: bool, refused: bool) -> Judged {
+    fn ended(self, auto: bool, refused: bool) -> Finding {
         if let Some(failed) = self.for_good() {
             return failed;
         }
@@ -191,15 +191,15 @@ impl Case<'_> {
         let waiting = pod.container(name).filter(|c| unpinned && (in_back_off(c) || waits_long));
         let strategy = observed.request.spec.strategy.as_ref();
         let pin = waiting.and_then(|container| by_kubelet(strategy, pod, container).ok());
-        let becomes = pin.map(|pin| TargetContainer { pin: Some(pin), ..target.clone() });
+        let new_target = pin.map(|pin| TargetContainer { pin: Some(pin), ..target.clone() });
         let wake_at = waits_at.filter(|at| *at > now);
         let needs_pin = self.needs_pin() && !refused;
-        let waits = Judged::waits(recreating(name, killed), not_running(name, &status.state));
-        Judged { needs_pin, becomes, wake_at, ..waits }
+        let waits = Finding::waits(recreating(name, killed), not_running(name, &status.state));
+        Finding { needs_pin, new_target, wake_at, ..waits }
     }
 
     /// Judges a target that runs, as far as known, and that the daemon must stop.
-    fn runs(self, patience: Duration) -> Judged {
+    fn runs(self, patience: Duration) -> Finding {
         let Self { now, observed, target, status, stored, order, .. } = self;
         let name = &target.name;
         // The stop is recorded, and its order may be gone to free a place.
@@ -218,12 +218,12 @@ impl Case<'_> {
             Some(o) if o.answer.is_some() => Wait::Restart(name.clone()),
             None if stopped => Wait::Restart(name.clone()),
             None if !observed.guarded => Wait::Policy,
-            None if observed.memory.crowded_since.is_some() => Wait::Place,
+            None if observed.memory.crowded_since.is_some() => Wait::BookFull,
             _ => Wait::Daemon,
         };
         let runs = status.container_id == target.container_id && status.state == ContainerState::Running;
         let wake_at = overdue_at.filter(|at| *at > now);
-        Judged { needs_stop: runs && !stopped, wake_at, ..Judged::waits(self.so_far, wait) }
+        Finding { needs_stop: runs && !stopped, wake_at, ..Finding::waits(self.so_far, wait) }
     }
 }
 
@@ -274,14 +274,14 @@ fn started(
     observed: &Observed<'_>,
     target: &TargetContainer,
     state: ContainerRecreateState,
-) -> Judged {
+) -> Finding {
     let least = observed.request.spec.strategy.as_ref().map_or(0, |s| s.min_started_seconds);
     let since = observed.memory.running_since(&target.name).unwrap_or(now);
     let at = since.after(seconds(least.into()));
     if at <= now {
-        return Judged::ends(ContainerRecreateState { phase: Phase::Succeeded, ..state });
+        return Finding::ends(ContainerRecreateState { phase: Phase::Succeeded, ..state });
     }
-    Judged { wake_at: Some(at), ..Judged::waits(state, Wait::MinStarted(target.name.clone(), least)) }
+    Finding { wake_at: Some(at), ..Finding::waits(state, Wait::MinStarted(target.name.clone(), least)) }
 }
 
 pub(super) fn status_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use pitstop_api::labels;
 use pitstop_api::recreate::{ContainerRecreateRequest, KIND, PLURAL};
 
-use super::{Memory, Observed, Request, admission, judge, object, places, plan, status};
+use super::{Memory, Observed, Request, admission, current_stages, judge, object, plan, status};
 use crate::change::Note;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WorkState, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
-use crate::nodework::{Acting, OrderView, may_run, own, views};
+use crate::nodework::{Acting, OrderView, may_run, orders_of, views};
 use crate::pod::Pod;
 use crate::readiness::Hold;
 use crate::review::Review;
@@ -87,7 +87,7 @@ impl Kind for Request {
     ) -> (super::Plan, Vec<Measure>) {
         let Sight { request, pod, book, .. } = sight;
         let work = book.and_then(|book| book.work);
-        let orders: Vec<OrderView<'_>> = own(work, &request.uid).collect();
+        let orders: Vec<OrderView<'_>> = orders_of(work, &request.uid).collect();
         let target = request.status.target.as_ref();
         // An overdue order keeps no request waiting.
         let overdue_at = |o: &OrderView<'_>| book?.acting.overdue_at(o.order, config.daemon_silent_after);
@@ -111,28 +111,28 @@ impl Kind for Request {
             guarded: sight.guarded,
             placing: book.is_some_and(|book| book.placing),
             acting: book.map_or(&idle, |book| book.acting),
-            look: sight.look,
+            pod_check: sight.pod_check,
             memory,
         };
         let mut plan = plan(now, wall, config, &observed);
         plan.wake_at = earliest(plan.wake_at, busy_until.filter(|_| !request.completed()));
-        let places = places(now, &observed);
-        (plan, memory.stages.update(now, places))
+        let stages = current_stages(now, &observed);
+        (plan, memory.stages.update(now, stages))
     }
     fn notes(&self, old: &Self::Status) -> Vec<Note> {
         status::notes(self, old)
     }
 
     /// A stop may outlive its request.
-    fn disturbs(&self, memory: &Memory, at: At, pod: Option<&Pod>) -> Option<Mono> {
+    fn disturbs(&self, memory: &Memory, work: WorkState, pod: Option<&Pod>) -> Option<Mono> {
         let stops = |pod: &Pod| judge::stops_yet(self, memory, pod);
-        let disturbs = if at.lingers {
-            at.stops
+        let disturbs = if work.lingers {
+            work.stops
         } else {
-            (at.begun.is_some() || self.status.target.is_some())
+            (work.begun.is_some() || self.status.target.is_some())
                 && (self.status.target.is_none() || pod.is_some_and(stops))
         };
-        disturbs.then(|| at.begun.unwrap_or(memory.first_seen))
+        disturbs.then(|| work.begun.unwrap_or(memory.first_seen))
     }
     fn pod_written(&self, memory: &mut Memory, _: Mono, written: PodWritten) {
         if let PodWritten::Images(refused) = written {

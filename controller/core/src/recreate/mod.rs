@@ -25,8 +25,8 @@ mod status;
 mod tests;
 
 pub use kind::ID;
-pub use observe::{Marks, Memory, Observed, Request};
+pub use observe::{Memory, Metadata, Observed, Request};
 pub use plan::{Plan, plan};
-pub use resolve::{Refusal, Tense, resolve};
-pub use stages::places;
+pub use resolve::{Moment, Refusal, resolve};
+pub use stages::current_stages;
 pub use status::{REASONS, all_reasons, notes};

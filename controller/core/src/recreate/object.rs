@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use pitstop_api::{annotations, labels};
 
-use super::{Marks, Request};
+use super::{Metadata, Request};
 
 /// The request for decisions, with only the labels that pitstop knows.
 pub fn request(object: ContainerRecreateRequest) -> Request {
@@ -17,12 +17,12 @@ pub fn request(object: ContainerRecreateRequest) -> Request {
 pub fn admitted(object: ContainerRecreateRequest) -> Request {
     let ContainerRecreateRequest { mut metadata, spec, status } = object;
     let annotations = metadata.annotations.take().into_iter().flatten();
-    let marks = Marks {
+    let more = Metadata {
         in_v1beta1: metadata.managed_fields.iter().flatten().any(wrote_spec_in_v1beta1),
         labels: metadata.labels.take().unwrap_or_default(),
         annotations: annotations.filter(|(key, _)| annotations::INTERNAL.contains(&key.as_str())).collect(),
     };
-    Request::of(metadata, spec, status, marks)
+    Request::of(metadata, spec, status, more)
 }
 
 fn wrote_spec_in_v1beta1(entry: &ManagedFieldsEntry) -> bool {

@@ -8,22 +8,22 @@ use pitstop_api::recreate::{ContainerRecreateRequestSpec, ContainerRecreateReque
 use super::judge::is_pinned;
 use super::stages::Stages;
 use crate::change::ImageChange;
-use crate::drain::Seen;
+use crate::drain::DrainTimer;
 use crate::key::ObjectKey;
 use crate::kind::Ahead;
-use crate::look::Look;
 use crate::nodework::{Acting, OrderView};
 use crate::pod::{ContainerState, ContainerStatus, Pod};
+use crate::pod_check::PodCheck;
 use crate::readiness::{Hold, RECREATE_AGENT};
 use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
 
 /// A `ContainerRecreateRequest`, reduced to what decisions need.
-pub type Request = Reduced<ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Marks>;
+pub type Request = Reduced<ContainerRecreateRequestSpec, ContainerRecreateRequestStatus, Metadata>;
 
 /// Further metadata of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct Metadata {
     /// `metadata.labels`: those that [`pitstop_api::labels`] names; for admission, all.
     pub labels: BTreeMap<String, String>,
     /// Those of `metadata.annotations` that [`pitstop_api::annotations`] names.
@@ -79,13 +79,13 @@ pub struct Memory {
     /// Since when none of the request's orders has a place in the node's book.
     pub crowded_since: Option<Mono>,
     /// An order of the request has no place.
-    pub short: bool,
+    pub unplaced: bool,
     /// Number of the request's orders that the daemon has answered.
     pub answered: usize,
     /// Containers whose order the daemon has taken up, or may have taken up before the book was lost.
     pub begun: BTreeSet<String>,
     /// Observed state of the drain.
-    pub drain: Seen,
+    pub drain: DrainTimer,
     /// Containers that were seen running: name, ID, and since when.
     pub running: BTreeMap<String, (String, Mono)>,
     /// Containers that were seen ended: name, ID, and since when.
@@ -125,10 +125,10 @@ impl Memory {
 
     /// Notes whether all or none of the request's orders have a place in the node's book. Returns whether that changed.
     pub fn placed(&mut self, now: Mono, all: bool, none: bool) -> bool {
-        let before = (self.short, self.crowded_since.is_some());
-        self.short = !all;
+        let before = (self.unplaced, self.crowded_since.is_some());
+        self.unplaced = !all;
         note_since(&mut self.crowded_since, now, none);
-        before != (self.short, self.crowded_since.is_some())
+        before != (self.unplaced, self.crowded_since.is_some())
     }
 
     /// Notes since when the request's containers run or have ended, and the drain of its Pod.
@@ -217,7 +217,7 @@ pub struct Observed<'a> {
     /// For how long the daemon has been carrying the orders out.
     pub acting: &'a Acting,
     /// Answers of the API server about a Pod that the watch does not show.
-    pub look: &'a Look,
+    pub pod_check: &'a PodCheck,
     /// Memory of this process.
     pub memory: &'a Memory,
 }
@@ -234,7 +234,7 @@ impl<'a> Observed<'a> {
 
     /// Whether the daemon has stopped the container for the request, or may do so, or a pin has ended it.
     pub fn begun(&self, container: &str) -> bool {
-        self.is_told_killed(container)
+        self.stop_recorded(container)
             || self.orders.iter().any(|o| o.order.container.name == container && o.begun())
             || self.memory.begun.contains(container)
             || self.memory.pinned.contains(container)
@@ -242,11 +242,11 @@ impl<'a> Observed<'a> {
 
     /// Whether the daemon has answered the order for a container.
     pub fn taken_up(&self, container: &str) -> bool {
-        self.order(container).is_some_and(|o| o.answer.is_some()) || self.is_told_killed(container)
+        self.order(container).is_some_and(|o| o.answer.is_some()) || self.stop_recorded(container)
     }
 
     /// Whether the status says that the container was stopped.
-    pub fn is_told_killed(&self, container: &str) -> bool {
+    pub fn stop_recorded(&self, container: &str) -> bool {
         let states = &self.request.status.container_recreate_states;
         states.iter().any(|state| state.name == container && state.is_killed)
     }

@@ -5,7 +5,7 @@ use pitstop_api::nodework::{AnswerState, Order, OrderContainer, OrderId, OrderPo
 use pitstop_api::recreate::{ContainerRecreateState, Phase, Target, TargetContainer};
 
 use super::drain::Drain;
-use super::judge::Judged;
+use super::judge::Finding;
 use super::mechanism::pin;
 use super::plan::Planner;
 use crate::change::ImageChange;
@@ -18,19 +18,19 @@ impl Planner<'_> {
         &self,
         target: &Target,
         pod: &Pod,
-        judged: &[Judged],
+        findings: &[Finding],
         in_turn: usize,
         drain: &Drain,
     ) -> Vec<Order> {
-        let short = self.observed.memory.short;
+        let unplaced = self.observed.memory.unplaced;
         target
             .containers
             .iter()
-            .zip(judged)
+            .zip(findings)
             .enumerate()
-            .filter_map(|(i, (t, j))| match self.observed.order(&t.name) {
-                Some(order) => (!(short && self.is_done(&order))).then(|| order.order.clone()),
-                None => (j.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
+            .filter_map(|(i, (t, f))| match self.observed.order(&t.name) {
+                Some(order) => (!(unplaced && self.is_done(&order))).then(|| order.order.clone()),
+                None => (f.needs_stop && i < in_turn && drain.drained() && self.observed.guarded)
                     .then(|| self.order(target, t, pod))
                     .flatten(),
             })
@@ -46,14 +46,14 @@ impl Planner<'_> {
         &self,
         target: &Target,
         pod: &Pod,
-        judged: &[Judged],
+        findings: &[Finding],
         in_turn: usize,
         drain: &Drain,
     ) -> Vec<ImageChange> {
         if !drain.drained() {
             return self.observed.pinning.to_vec();
         }
-        let needs = target.containers.iter().zip(judged).take(in_turn).filter(|(_, j)| j.needs_pin);
+        let needs = target.containers.iter().zip(findings).take(in_turn).filter(|(_, f)| f.needs_pin);
         needs.filter_map(|(t, _)| pin(t, pod)).collect()
     }
 

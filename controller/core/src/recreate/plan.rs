@@ -17,18 +17,18 @@ use pitstop_api::{Invalid, annotations, labels};
 
 use super::drain::{self, Drain};
 use super::hooks;
-use super::judge::{Judged, failed, judge, over, recreating, replaced, status_of};
+use super::judge::{Finding, failed, judge, over, recreating, replaced, status_of};
 use super::observe::Observed;
-use super::resolve::{Tense, resolve};
+use super::resolve::{Moment, resolve};
 use super::silence::Silence;
 use super::status::{End, Wait, accepted, ended, queued, waits};
 use crate::config::Config;
 use crate::kind::{Kind as _, Owner};
 use crate::lifecycle;
-use crate::look::Missing;
 use crate::nodework::OrderView;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::Pod;
+use crate::pod_check::Missing;
 use crate::time::{Mono, earliest};
 
 /// Plan for one request.
@@ -50,10 +50,10 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
 }
 
 /// The new target, if a container's part of it changes.
-fn becomes(target: &Target, judged: &[Judged]) -> Option<Target> {
-    judged.iter().find(|j| j.becomes.is_some())?;
-    let of = |(old, judged): (&TargetContainer, &Judged)| judged.becomes.as_ref().unwrap_or(old).clone();
-    let containers = target.containers.iter().zip(judged).map(of).collect();
+fn new_target(target: &Target, findings: &[Finding]) -> Option<Target> {
+    findings.iter().find(|f| f.new_target.is_some())?;
+    let of = |(old, new): (&TargetContainer, &Finding)| new.new_target.as_ref().unwrap_or(old).clone();
+    let containers = target.containers.iter().zip(findings).map(of).collect();
     Some(Target { containers, ..target.clone() })
 }
 
@@ -99,7 +99,7 @@ impl Planner<'_> {
         let refused = match pod {
             None => End::PodGone,
             Some(pod) if admitted_uid.is_some() && pod.gone() => return self.end(&[], &End::PodGone),
-            Some(pod) => match resolve(&request.spec, pod, Tense::Accepted) {
+            Some(pod) => match resolve(&request.spec, pod, Moment::Accepted) {
                 Err(refusal) => End::Invalid(refusal.to_string()),
                 Ok(target) => {
                     let status = accepted(request, pod, target, self.wall);
@@ -118,17 +118,17 @@ impl Planner<'_> {
     /// The watch does not show the Pod: ends the request once the API server says the same.
     fn without_pod(&self, stored: &[ContainerRecreateState]) -> Plan {
         let (expired, deadline) = self.deadline();
-        let (read, at) = match self.observed.look.missing(self.now) {
+        let (read, at) = match self.observed.pod_check.missing(self.now) {
             Missing::Gone => return self.end(stored, &End::PodGone),
             _ if expired => return self.end(stored, &End::DeadlineExceeded),
             Missing::Ask => (Some(Read::Pod), None),
             Missing::Wait(at) => (None, at),
         };
-        Plan { read, wake_at: earliest(deadline, at), ..self.stands() }
+        Plan { read, wake_at: earliest(deadline, at), ..self.unsure() }
     }
 
     /// Plan that changes nothing.
-    fn stands(&self) -> Plan {
+    fn unsure(&self) -> Plan {
         let orders = self.observed.orders.iter().map(|o| o.order.clone()).collect();
         Plan { orders, images: self.observed.pinning.to_vec(), ..Plan::default() }
     }
@@ -143,27 +143,27 @@ impl Planner<'_> {
         let stored = &self.observed.request.status.container_recreate_states;
         let Some(pod) = self.observed.pod.filter(|pod| pod.uid == target.pod_uid) else {
             return match self.lag_until() {
-                Some(at) => Plan { wake_at: Some(at), ..self.stands() },
+                Some(at) => Plan { wake_at: Some(at), ..self.unsure() },
                 None => self.without_pod(stored),
             };
         };
         let patience = self.config.daemon_silent_after;
         let judge = |t| judge(self.now, patience, self.observed, t, pod);
-        let judged: Vec<Judged> = target.containers.iter().map(judge).collect();
-        let entries: Vec<ContainerRecreateState> = judged.iter().map(|j| j.state.clone()).collect();
-        self.ends(pod, &judged, &entries)
-            .or_else(|| becomes(target, &judged).map(|target| self.go_on_with(target)))
-            .unwrap_or_else(|| self.waits_for_daemon(target, pod, &judged, entries))
+        let findings: Vec<Finding> = target.containers.iter().map(judge).collect();
+        let entries: Vec<ContainerRecreateState> = findings.iter().map(|f| f.state.clone()).collect();
+        self.ends(pod, &findings, &entries)
+            .or_else(|| new_target(target, &findings).map(|target| self.go_on_with(target)))
+            .unwrap_or_else(|| self.waits_for_daemon(target, pod, &findings, entries))
     }
 
     /// The end that follows from the containers, the Pod or the deadline.
-    fn ends(&self, pod: &Pod, judged: &[Judged], entries: &[ContainerRecreateState]) -> Option<Plan> {
+    fn ends(&self, pod: &Pod, findings: &[Finding], entries: &[ContainerRecreateState]) -> Option<Plan> {
         let request = self.observed.request;
         // A Pod may finish because of the restart, so a failed container is reported first.
         let any_failed = entries.iter().any(|s| s.phase == Phase::Failed);
         let policy = request.spec.strategy.as_ref().and_then(|strategy| strategy.failure_policy);
         let ignore = policy == Some(FailurePolicy::Ignore);
-        let all_over = judged.iter().all(Judged::over);
+        let all_over = findings.iter().all(Finding::over);
         if !pod.deleting && any_failed && (all_over || !ignore) {
             return Some(self.end(entries, &End::ContainerFailed));
         }
@@ -186,14 +186,14 @@ impl Planner<'_> {
         &self,
         target: &Target,
         pod: &Pod,
-        judged: &[Judged],
+        findings: &[Finding],
         entries: Vec<ContainerRecreateState>,
     ) -> Plan {
-        match self.silence(target, pod, judged) {
-            Silence::None => self.goes_on(target, pod, judged, entries, None),
-            Silence::Until(at) => self.goes_on(target, pod, judged, entries, Some(at)),
+        match self.silence(target, pod, findings) {
+            Silence::None => self.goes_on(target, pod, findings, entries, None),
+            Silence::Until(at) => self.goes_on(target, pod, findings, entries, Some(at)),
             Silence::Over => self.end(&entries, &End::DaemonSilent),
-            Silence::Instead(target) => self.go_on_with(target),
+            Silence::FallBack(target) => self.go_on_with(target),
         }
     }
 
@@ -202,7 +202,7 @@ impl Planner<'_> {
         &self,
         target: &Target,
         pod: &Pod,
-        judged: &[Judged],
+        findings: &[Finding],
         entries: Vec<ContainerRecreateState>,
         silent_at: Option<Mono>,
     ) -> Plan {
@@ -211,33 +211,33 @@ impl Planner<'_> {
         // If the acceptance did not record the drain, record it now.
         drain::begin(&mut status, request, pod, self.wall);
         // A recorded end frees a place for another order.
-        let tells = self.observed.memory.short && entries != request.status.container_recreate_states;
-        let urgency = if status == request.status && !tells { Urgency::Later } else { Urgency::Now };
+        let frees_slot = self.observed.memory.unplaced && entries != request.status.container_recreate_states;
+        let urgency = if status == request.status && !frees_slot { Urgency::Later } else { Urgency::Now };
         let drain = drain::stage(self.now, self.observed, Some(pod));
         drain::proceed(&mut status, request, &drain, self.wall);
         status.container_recreate_states = entries;
         hooks::record(&mut status, self.observed, self.wall);
         let held_up = match &drain {
-            Drain::Lasts(wait, _) if judged.iter().any(|j| j.needs_stop || j.needs_pin) => {
+            Drain::Lasts(wait, _) if findings.iter().any(|f| f.needs_stop || f.needs_pin) => {
                 Some(Wait::Drain(wait.clone()))
             }
             _ => None,
         };
-        let wait = held_up.or_else(|| judged.iter().find_map(|j| j.wait.clone())).unwrap_or(Wait::Daemon);
+        let wait = held_up.or_else(|| findings.iter().find_map(|f| f.wait.clone())).unwrap_or(Wait::Daemon);
         // Number of containers whose turn has come.
         let ordered = request.spec.strategy.as_ref().is_some_and(|strategy| strategy.ordered_recreate);
         let in_turn = if ordered {
-            judged.iter().position(|j| !j.over()).map_or(judged.len(), |first| first.saturating_add(1))
+            findings.iter().position(|f| !f.over()).map_or(findings.len(), |first| first.saturating_add(1))
         } else {
-            judged.len()
+            findings.len()
         };
-        let judged_at = judged.iter().filter_map(|j| j.wake_at).min();
+        let finding_at = findings.iter().filter_map(|f| f.wake_at).min();
         Plan {
-            orders: self.orders(target, pod, judged, in_turn, &drain),
-            images: self.images(target, pod, judged, in_turn, &drain),
+            orders: self.orders(target, pod, findings, in_turn, &drain),
+            images: self.images(target, pod, findings, in_turn, &drain),
             labels: self.missing_labels(target),
             annotations: self.drain_annotation(),
-            wake_at: [self.deadline().1, silent_at, drain.wake_at(), judged_at].into_iter().flatten().min(),
+            wake_at: [self.deadline().1, silent_at, drain.wake_at(), finding_at].into_iter().flatten().min(),
             ..self.with_status(waits(status, request, &wait, self.wall), urgency)
         }
     }
@@ -247,7 +247,7 @@ impl Planner<'_> {
         let request = self.observed.request;
         let mut status = request.status.clone();
         for entry in status.container_recreate_states.iter_mut().filter(|e| e.phase == Phase::Pending) {
-            if let Some(late) = self.late(&entry.name) {
+            if let Some(late) = self.late_stop(&entry.name) {
                 *entry = late;
             }
         }
@@ -306,9 +306,9 @@ impl Planner<'_> {
         let old = self.observed.request.status.target.iter().flat_map(|old| &old.containers);
         let changed: Vec<&str> =
             old.zip(&target.containers).filter(|(a, b)| a != b).map(|(a, _)| a.name.as_str()).collect();
-        let stands =
+        let stays =
             |o: &&OrderView<'_>| o.answer.is_some() || !changed.contains(&o.order.container.name.as_str());
-        let kept: Vec<Order> = self.observed.orders.iter().filter(stands).map(|o| o.order.clone()).collect();
+        let kept: Vec<Order> = self.observed.orders.iter().filter(stays).map(|o| o.order.clone()).collect();
         let withdrawn = kept.len() == self.observed.orders.len();
         if !withdrawn || self.observed.placing || !self.observed.pinning.is_empty() {
             return Plan { orders: kept, images: self.observed.pinning.to_vec(), ..Plan::default() };
@@ -368,7 +368,7 @@ impl Planner<'_> {
     }
 
     /// How a stop that outlived the request ended, once it has.
-    fn late(&self, name: &str) -> Option<ContainerRecreateState> {
+    fn late_stop(&self, name: &str) -> Option<ContainerRecreateState> {
         let order = self.observed.order(name)?;
         let answer = order.answer?;
         if answer.state == AnswerState::Failed {

@@ -15,7 +15,7 @@ pub type Refusal = Invalid;
 
 /// When the request is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tense {
+pub enum Moment {
     /// At admission: fields that admission fills in must be empty.
     Admission,
     /// Later: the filled-in fields are used.
@@ -25,7 +25,7 @@ pub enum Tense {
 /// Finds the instances of the request's containers, or the first reason to refuse.
 ///
 /// Order and wording follow `OpenKruise`'s admission.
-pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> Result<Target, Refusal> {
+pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, moment: Moment) -> Result<Target, Refusal> {
     let refusal = |field: String, text: String| Refusal::new(field, format!("{text}: Pod {}", pod.key));
     let node = node(pod).map_err(|text| refusal("spec.podName".to_owned(), text.to_owned()))?;
     let strategy = spec.strategy.as_ref();
@@ -33,13 +33,13 @@ pub fn resolve(spec: &ContainerRecreateRequestSpec, pod: &Pod, tense: Tense) -> 
     let mut containers = Vec::with_capacity(spec.containers.len());
     for (i, wanted) in spec.containers.iter().enumerate() {
         let field = format!("spec.containers[{i}]");
-        if tense == Tense::Admission {
+        if moment == Moment::Admission {
             left_empty(&field, wanted)?;
         }
-        let context = wanted.status_context.as_ref().filter(|_| tense == Tense::Accepted);
+        let context = wanted.status_context.as_ref().filter(|_| moment == Moment::Accepted);
         let named = |text| refusal(format!("{field}.name"), text);
         let name = &wanted.name;
-        let container = servable(pod, name).map_err(named)?;
+        let container = restartable(pod, name).map_err(named)?;
         let (id, restart_count) = instance(container, context, forced).map_err(named)?;
         let pin = choose(strategy, pod, container).map_err(|text| {
             refusal("spec.strategy.mechanism".to_owned(), format!("container {name}: {text}"))
@@ -80,7 +80,7 @@ fn left_empty(field: &str, wanted: &RecreateContainer) -> Result<(), Refusal> {
 }
 
 /// The container of that name, if it is of a kind that can be restarted.
-fn servable<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
+fn restartable<'a>(pod: &'a Pod, name: &str) -> Result<&'a Container, String> {
     let container = pod.container(name).ok_or_else(|| format!("container {name} not found in Pod"))?;
     match container.kind {
         ContainerKind::Init => {

@@ -2,7 +2,7 @@
 
 use pitstop_api::recreate::{Mechanism, RecreateStrategy, Target, TargetContainer};
 
-use super::judge::Judged;
+use super::judge::Finding;
 use super::mechanism::by_kubelet;
 use super::observe::Observed;
 use super::plan::Planner;
@@ -18,7 +18,7 @@ pub(super) enum Silence {
     /// The daemon was silent for too long.
     Over,
     /// The kubelet restarts the containers instead, with this target.
-    Instead(Target),
+    FallBack(Target),
 }
 
 /// The target with a pin for every container that waits for the daemon; `None` if one cannot be pinned.
@@ -39,13 +39,13 @@ fn kubelet_instead(
 
 impl Planner<'_> {
     /// What follows if the daemon leaves an order unanswered for too long, or if the order finds no place.
-    pub(super) fn silence(&self, target: &Target, pod: &Pod, judged: &[Judged]) -> Silence {
+    pub(super) fn silence(&self, target: &Target, pod: &Pod, findings: &[Finding]) -> Silence {
         let memory = self.observed.memory;
         let Some(since) = memory.unanswered_since.or(memory.crowded_since) else { return Silence::None };
-        let waiting = |(t, j): (&TargetContainer, &Judged)| {
-            !j.over() && t.pin.is_none() && !self.observed.taken_up(&t.name)
+        let waiting = |(t, f): (&TargetContainer, &Finding)| {
+            !f.over() && t.pin.is_none() && !self.observed.taken_up(&t.name)
         };
-        if !target.containers.iter().zip(judged).any(waiting) {
+        if !target.containers.iter().zip(findings).any(waiting) {
             return Silence::None;
         }
         let strategy = self.observed.request.spec.strategy.as_ref();
@@ -60,7 +60,7 @@ impl Planner<'_> {
         let at = since.after(patience);
         match instead {
             _ if at > self.now => Silence::Until(at),
-            Some(target) => Silence::Instead(target),
+            Some(target) => Silence::FallBack(target),
             // The daemon answers, and a place will become free.
             None if memory.unanswered_since.is_none() => Silence::None,
             None => Silence::Over,

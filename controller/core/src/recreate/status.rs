@@ -1,7 +1,7 @@
 //! From decisions to the status of a request, and from a change of status to events.
 
 use chrono::{DateTime, Utc};
-use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
+use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Summary};
 use pitstop_api::recreate::{
     ContainerRecreateRequestStatus, ContainerRecreateState, ContainerStatusSnapshot, MAX_CONTAINER_ID, Phase,
     Target, conditions,
@@ -11,7 +11,7 @@ use super::drain;
 use super::hooks;
 use super::judge::replaced;
 use super::observe::{Observed, Request};
-use crate::before::{self, Before};
+use crate::blocker::{self, Blocker};
 use crate::change::Note;
 use crate::guard::POLICY;
 use crate::kind::{Ahead, UNKNOWN, note};
@@ -21,13 +21,13 @@ use crate::pod::Pod;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Another request for the Pod goes first.
-    Queued(Before),
+    Queued(Blocker),
     /// The Pod is not out of service, or not for long enough.
     Drain(drain::Wait),
     /// The API server is not known to keep each daemon to its own node, so no order is placed.
     Policy,
     /// The node's order book has no place for the order.
-    Place,
+    BookFull,
     /// The node's daemon has not answered yet.
     Daemon,
     /// The daemon stops the container.
@@ -52,8 +52,8 @@ pub enum Wait {
 
 /// Every reason of [`Wait`].
 pub(super) const WAITS: [&str; 18] = [
-    Before::REASONS[0],
-    Before::REASONS[1],
+    Blocker::REASONS[0],
+    Blocker::REASONS[1],
     drain::Wait::REASONS[0],
     drain::Wait::REASONS[1],
     drain::Wait::REASONS[2],
@@ -75,10 +75,10 @@ pub(super) const WAITS: [&str; 18] = [
 impl Wait {
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Queued(before) => before.reason(),
+            Self::Queued(blocker) => blocker.reason(),
             Self::Drain(wait) => wait.reason(),
             Self::Policy => "WaitingForPolicy",
-            Self::Place => "WaitingForPlace",
+            Self::BookFull => "WaitingForPlace",
             Self::Daemon => "WaitingForDaemon",
             Self::Stopping(_) => "Stopping",
             Self::Pin(_) => "PinningImage",
@@ -94,14 +94,14 @@ impl Wait {
 
     pub(super) fn message(&self) -> String {
         match self {
-            Self::Queued(before) => before.to_string(),
+            Self::Queued(blocker) => blocker.to_string(),
             Self::Drain(wait) => wait.message(),
             Self::Policy => format!(
                 "places no order until the ValidatingAdmissionPolicy {POLICY} restricts each daemon to its \
                  own node: apply it and its binding"
             ),
-            Self::Place => "waits for a place in the order book of the node: other requests have all \
-                            places, or all that one namespace may have"
+            Self::BookFull => "waits for a place in the order book of the node: other requests have all \
+                               places, or all that one namespace may have"
                 .to_owned(),
             Self::Daemon => "waits for the node's daemon to take up the order".to_owned(),
             Self::Stopping(name) => format!("the node's daemon stops container {name}"),
@@ -231,8 +231,8 @@ pub(super) fn accepted(
 /// The status of a request that waits for its turn.
 pub(super) fn queued(request: &Request, ahead: &Ahead, now: DateTime<Utc>) -> ContainerRecreateRequestStatus {
     let status = request.status.clone();
-    let wait = Wait::Queued(ahead.by.clone());
-    if before::told(&status.conditions, wait.reason()).is_some() {
+    let wait = Wait::Queued(ahead.blocker.clone());
+    if blocker::stored_message(&status.conditions, wait.reason()).is_some() {
         status
     } else {
         waits(status, request, &wait, now)
@@ -248,20 +248,20 @@ pub(super) fn waits(
 ) -> ContainerRecreateRequestStatus {
     let phase = if status.target.is_some() { Phase::Recreating } else { Phase::Pending };
     let message = wait.message();
-    let standing =
-        Standing { progress: Progress::Open, phase: phase.name(), reason: wait.reason(), message: &message };
-    stands(&mut status, request, standing, now);
+    let summary =
+        Summary { progress: Progress::Open, phase: phase.name(), reason: wait.reason(), message: &message };
+    record(&mut status, request, summary, now);
     status
 }
 
 /// Records how far the request is. The phase follows from the conditions.
-fn stands(
+fn record(
     status: &mut ContainerRecreateRequestStatus,
     request: &Request,
-    standing: Standing<'_>,
+    summary: Summary<'_>,
     now: DateTime<Utc>,
 ) {
-    condition::record(&mut status.conditions, standing, now, request.generation);
+    condition::record(&mut status.conditions, summary, now, request.generation);
     status.phase = condition::phase(&status.conditions);
     status.observed_generation = request.generation;
 }
@@ -288,7 +288,7 @@ pub(super) fn ended(
     let text = outcome(&status, request, end);
     let progress = if *end == End::Complete { Progress::Succeeded } else { Progress::Failed };
     let (phase, reason) = (Phase::Completed.name(), end.reason());
-    stands(&mut status, request, Standing { progress, phase, reason, message: &text }, now);
+    record(&mut status, request, Summary { progress, phase, reason, message: &text }, now);
     status
 }
 

@@ -5,7 +5,7 @@ use pitstop_api::resize::{AfterWait, LastResort, PodResizeSpec};
 use crate::pod::Pod;
 
 /// The field that requests an eviction, if any.
-pub(super) fn asked(spec: &PodResizeSpec) -> Option<&'static str> {
+pub(super) fn eviction_field(spec: &PodResizeSpec) -> Option<&'static str> {
     if spec.on_deferred.as_ref().is_some_and(|d| d.then == Some(AfterWait::Evict)) {
         return Some("spec.onDeferred.then");
     }

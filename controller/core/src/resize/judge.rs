@@ -9,9 +9,9 @@ use super::nudge::Nudge;
 use crate::pod::{self, AfterEnd, ContainerState, Pod};
 use crate::time::Mono;
 
-/// Resources in the Pod's spec.
+/// State of the Pod's spec: whose resources it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SpecState {
     /// The original resources.
     Original,
     /// The desired resources.
@@ -24,18 +24,18 @@ pub(super) enum Place {
     Other(String),
 }
 
-/// Place of the Pod's spec; `Desired` if the request changes nothing.
-pub(super) fn place(containers: &[ContainerStatus], pod: &Pod) -> Place {
-    if says_otherwise(containers, pod, desired).is_none() {
-        return Place::Desired;
+/// State of the Pod's spec; `Desired` if the request changes nothing.
+pub(super) fn spec_state(containers: &[ContainerStatus], pod: &Pod) -> SpecState {
+    if mismatch(containers, pod, desired).is_none() {
+        return SpecState::Desired;
     }
     // One patch changes all containers, so no state lies between.
-    says_otherwise(containers, pod, original)
-        .map_or(Place::Original, |other| Place::Other(other.name.clone()))
+    mismatch(containers, pod, original)
+        .map_or(SpecState::Original, |other| SpecState::Other(other.name.clone()))
 }
 
 /// A container whose resources in the Pod's spec are not the wanted ones.
-fn says_otherwise<'a>(
+fn mismatch<'a>(
     containers: &'a [ContainerStatus],
     pod: &Pod,
     wanted: impl Fn(&ContainerStatus) -> Resources,
@@ -44,8 +44,8 @@ fn says_otherwise<'a>(
 }
 
 /// Whether the Pod's spec has all resources that can be restored.
-pub(super) fn is_back(containers: &[ContainerStatus], pod: &Pod) -> bool {
-    says_otherwise(containers, pod, returned).is_none()
+pub(super) fn is_restored(containers: &[ContainerStatus], pod: &Pod) -> bool {
+    mismatch(containers, pod, restored).is_none()
 }
 
 /// Resources of the container before the request.
@@ -60,7 +60,7 @@ pub(super) fn desired(container: &ContainerStatus) -> Resources {
 
 /// Resources to restore. An added amount stays, because it cannot be removed in place (`ValidatePodResize` of
 /// Kubernetes).
-pub(super) fn returned(container: &ContainerStatus) -> Resources {
+pub(super) fn restored(container: &ContainerStatus) -> Resources {
     let (from, to) = (original(container), desired(container));
     Resources {
         cpu_request: from.cpu_request.or(to.cpu_request),
@@ -78,7 +78,7 @@ fn stays(limit: Option<i64>, from: Option<i64>, to: Option<i64>) -> Option<i64> 
 }
 
 /// Whether the container has ended and the kubelet does not start it again.
-pub(super) fn never_again(pod: &Pod, container: &pod::Container) -> bool {
+pub(super) fn ended_for_good(pod: &Pod, container: &pod::Container) -> bool {
     let Some(ContainerState::Terminated { exit_code }) = container.status.as_ref().map(|s| &s.state) else {
         return false;
     };
@@ -108,32 +108,32 @@ pub(super) enum Progress {
     Restarting(String),
     /// It is done, but reports another CPU limit. A kubelet that sets no CPU quota keeps reporting the old limit
     /// (`convertToAPIContainerStatuses`, Kubernetes 1.33 to 1.36).
-    Untold,
+    Unreported,
     /// Every container has the resources of the Pod's spec.
     Sized,
 }
 
 /// How long a kubelet with `observedGeneration` may take to report a CPU limit after it is done.
-const UNTOLD: Duration = Duration::from_secs(10);
+const REPORT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Progress {
-    /// Takes `Untold` for `Sized` after [`UNTOLD`]; the kernel is asked next.
-    pub(super) fn settled(self, now: Mono, untold_since: Option<Mono>) -> Self {
-        let long = untold_since.is_some_and(|since| since.after(UNTOLD) <= now);
-        if self == Self::Untold && long { Self::Sized } else { self }
+    /// Takes `Unreported` for `Sized` after [`REPORT_PATIENCE`]; the kernel is asked next.
+    pub(super) fn settled(self, now: Mono, unreported_since: Option<Mono>) -> Self {
+        let long = unreported_since.is_some_and(|since| since.after(REPORT_PATIENCE) <= now);
+        if self == Self::Unreported && long { Self::Sized } else { self }
     }
 
     /// Whether the kubelet changes the containers, or is about to.
     pub(super) fn changes(&self) -> bool {
         match self {
             Self::Unseen | Self::Underway(_) | Self::Restarting(_) => true,
-            Self::Deferred(_) | Self::Infeasible(_) | Self::Untold | Self::Sized => false,
+            Self::Deferred(_) | Self::Infeasible(_) | Self::Unreported | Self::Sized => false,
         }
     }
 
-    /// When `Untold` counts as `Sized`.
-    pub(super) fn settles_at(&self, untold_since: Option<Mono>) -> Option<Mono> {
-        untold_since.filter(|_| *self == Self::Untold).map(|since| since.after(UNTOLD))
+    /// When `Unreported` counts as `Sized`.
+    pub(super) fn settles_at(&self, unreported_since: Option<Mono>) -> Option<Mono> {
+        unreported_since.filter(|_| *self == Self::Unreported).map(|since| since.after(REPORT_PATIENCE))
     }
 
     /// Why the kubelet is not done.
@@ -141,7 +141,7 @@ impl Progress {
         match self {
             Self::Unseen => "the kubelet has not taken them up".to_owned(),
             Self::Deferred(text) | Self::Infeasible(text) | Self::Underway(Some(text)) => text.clone(),
-            Self::Underway(None) | Self::Untold | Self::Sized => {
+            Self::Underway(None) | Self::Unreported | Self::Sized => {
                 "the kubelet changes the containers".to_owned()
             }
             Self::Restarting(name) => format!("container {name} does not run"),
@@ -158,25 +158,25 @@ impl Progress {
 /// `before`: the kubelet's message about a resize that was pending at acceptance. Without `observedGeneration` (1.33),
 /// the same message is not about this request.
 pub(super) fn progress(containers: &[ContainerStatus], before: &str, pod: &Pod) -> Progress {
-    let stale = |told: &pod::Told| pod.observed_generation.is_none() && told.message == before;
+    let stale = |pending: &pod::Explanation| pod.observed_generation.is_none() && pending.message == before;
     if !before.is_empty() && pod.resize.pending.as_ref().is_some_and(stale) {
         return Progress::Unseen;
     }
-    towards(containers, pod, desired, true)
+    progress_towards(containers, pod, desired, true)
 }
 
 /// Progress of the kubelet with restoring the original resources.
-pub(super) fn return_progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
-    towards(containers, pod, returned, false)
+pub(super) fn restore_progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
+    progress_towards(containers, pod, restored, false)
 }
 
 /// Progress of the containers towards the resources of the Pod's spec, or those in force.
-pub(super) fn as_it_should(containers: &[ContainerStatus], pod: &Pod) -> Progress {
+pub(super) fn spec_progress(containers: &[ContainerStatus], pod: &Pod) -> Progress {
     let of = |container: &ContainerStatus| pod.container(&container.name).map(|found| found.resources);
-    towards(containers, pod, |container| of(container).unwrap_or_default(), false)
+    progress_towards(containers, pod, |container| of(container).unwrap_or_default(), false)
 }
 
-fn towards(
+fn progress_towards(
     containers: &[ContainerStatus],
     pod: &Pod,
     wanted: impl Fn(&ContainerStatus) -> Resources,
@@ -193,10 +193,10 @@ fn towards(
             Progress::Deferred(message)
         };
     }
-    if let Some(told) = &pod.resize.in_progress {
-        return Progress::Underway((told.reason == "Error").then(|| told.message.clone()));
+    if let Some(condition) = &pod.resize.in_progress {
+        return Progress::Underway((condition.reason == "Error").then(|| condition.message.clone()));
     }
-    let mut untold = false;
+    let mut unreported = false;
     for container in containers {
         let Some(status) = pod.container(&container.name).and_then(|c| c.status.as_ref()) else {
             return Progress::Unseen;
@@ -211,7 +211,7 @@ fn towards(
             return Progress::Unseen;
         }
         if status.state != ContainerState::Running
-            || (restarts && container.restarts && !anew(container, status))
+            || (restarts && container.restarts && !replaced(container, status))
         {
             return Progress::Restarting(container.name.clone());
         }
@@ -223,14 +223,14 @@ fn towards(
             if !(counts && status.actual.as_ref().is_some_and(matches)) {
                 return Progress::Underway(None);
             }
-            untold = true;
+            unreported = true;
         }
     }
-    if untold { Progress::Untold } else { Progress::Sized }
+    if unreported { Progress::Unreported } else { Progress::Sized }
 }
 
 /// Whether a new instance has replaced the one before the request, and is ready.
-fn anew(container: &ContainerStatus, status: &pod::ContainerStatus) -> bool {
+fn replaced(container: &ContainerStatus, status: &pod::ContainerStatus) -> bool {
     status.container_id != container.container_id && status.ready
 }
 
@@ -282,9 +282,9 @@ impl Changed {
     /// requests up to 2m and limits up to 10m as in the spec (Kubernetes 1.33 and later).
     fn matches(self, wanted: &Resources, actual: &Resources) -> bool {
         let near = |wanted: Option<i64>, actual: Option<i64>, least: i64, apart: i64| {
-            let told = wanted.unwrap_or_default().max(least);
+            let wanted = wanted.unwrap_or_default().max(least);
             let found = actual.unwrap_or_default().max(least);
-            told.abs_diff(found) <= apart.unsigned_abs()
+            wanted.abs_diff(found) <= apart.unsigned_abs()
         };
         (!self.cpu_request || near(wanted.cpu_request, actual.cpu_request, 2, i64::from(!self.exact)))
             && (!self.cpu_limit || near(wanted.cpu_limit, actual.cpu_limit, 10, 0))

@@ -6,15 +6,15 @@ use pitstop_api::resize::{KIND, Mechanism, PLURAL, Phase, PodResize};
 
 use super::judge::desired;
 use super::{Ahead, Memory, Observed, Resize, plan, repair, restart, review, shrink, status, turn};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::hold::Claim;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WriteNames};
+use crate::kind::{About, Course, Cx, Kind, PodWritten, Sharing, Sight, Target, WorkState, WriteNames};
 use crate::lifecycle;
 use crate::measure::Measure;
-use crate::nodework::{OrderView, own};
+use crate::nodework::{OrderView, orders_of};
 use crate::pod::Pod;
 use crate::reduced::Reduced;
 use crate::review::Review;
@@ -75,7 +75,7 @@ impl Kind for Resize {
     fn completed_seen(memory: &mut Memory) -> &mut Option<Mono> {
         &mut memory.completed_seen
     }
-    fn asks(&self) -> bool {
+    fn changes_nothing(&self) -> bool {
         self.spec.dry_run
     }
     fn child(&self) -> Option<(KindId, ObjectKey)> {
@@ -91,7 +91,7 @@ impl Kind for Resize {
             turn: target.turn,
             created: self.created,
             completed: self.completed(),
-            dormant: self.told_dormant().is_some(),
+            dormant: self.dormant_reason().is_some(),
             containers: self.status.containers.iter().map(|c| (c.name.as_str(), desired(c))).collect(),
             margin: shrink::margin(&self.spec).unwrap_or_default(),
             reclaims: shrink::reclaims(&self.spec),
@@ -103,34 +103,34 @@ impl Kind for Resize {
 
     fn decide(cx: Cx<'_>, sight: Sight<'_, Self>, memory: &mut Memory) -> (super::Plan, Vec<Measure>) {
         let Cx { now, wall, config } = cx;
-        let Sight { request: resize, pod: told, around, writes, child, .. } = sight;
+        let Sight { request: resize, pod: api_pod, lookup, writes, child, .. } = sight;
         let work = sight.book.and_then(|book| book.work);
         let (repairs, orders): (Vec<OrderView<'_>>, Vec<OrderView<'_>>) =
-            own(work, &resize.uid).partition(|view| repair::is_repair(view.order));
+            orders_of(work, &resize.uid).partition(|view| repair::is_repair(view.order));
         let target = resize.status.target.as_ref().filter(|_| resize.by_daemon());
         let held = target.and_then(|target| work?.held(&target.pod_uid));
-        let force = around.force();
-        let applied = told.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
-        let pod = applied.as_ref().or(told);
+        let force = lookup.force();
+        let applied = api_pod.filter(|_| target.is_some()).map(|pod| force.applied(pod, held));
+        let pod = applied.as_ref().or(api_pod);
         let held: Vec<OrderView<'_>> =
-            target.map(|target| own(work, &target.pod_uid).collect()).unwrap_or_default();
+            target.map(|target| orders_of(work, &target.pod_uid).collect()).unwrap_or_default();
         let given: Vec<OrderView<'_>> = held.iter().chain(&repairs).copied().collect();
         memory.see(now, resize, pod, &orders, &given);
         if sight.ahead.as_ref().is_some_and(|ahead| ahead.has_pod) {
-            memory.put_off(now);
+            memory.reset_busy(now);
         }
         let ahead = sight.ahead.map(|ahead| {
-            let in_queue = matches!(ahead.by, Before::Request(_));
-            Ahead { by: ahead.by, gives_way: in_queue && turn::overtakes(resize, around) }
+            let in_queue = matches!(ahead.blocker, Blocker::Request(_));
+            Ahead { blocker: ahead.blocker, gives_way: in_queue && turn::overtakes(resize, lookup) }
         });
         memory.see_restart(resize, child.as_ref());
-        let newer = told.filter(|_| !resize.spec.dry_run);
-        let newer = newer.and_then(|pod| turn::newer(resize, around, pod, &force, config));
+        let newer = api_pod.filter(|_| !resize.spec.dry_run);
+        let newer = newer.and_then(|pod| turn::newer(resize, lookup, pod, &force, config));
         let fresh = sight.survey.is_some_and(|last| resize.is_admitted_by(now, last));
         let observed = Observed {
             resize,
             pod,
-            told,
+            api_pod,
             force: &force,
             held,
             newer: newer.as_ref(),
@@ -141,13 +141,13 @@ impl Kind for Resize {
             deed: sight.deed,
             orders,
             repairs,
-            recorded: told.is_some_and(|pod| work.is_some_and(|work| work.held(&pod.uid).is_some())),
+            recorded: api_pod.is_some_and(|pod| work.is_some_and(|work| work.held(&pod.uid).is_some())),
             last_attempt: work.map_or(0, |work| work.last_attempt(&resize.uid)),
             guarded: sight.guarded,
             survey: sight.survey,
-            anew: sight.anew,
-            crowd: fresh.then(|| around.crowd()).flatten(),
-            look: sight.look,
+            reinstated: sight.reinstated,
+            usage: fresh.then(|| lookup.usage()).flatten(),
+            pod_check: sight.pod_check,
             memory,
         };
         (plan(now, wall, config, &observed), Vec::new())
@@ -157,9 +157,9 @@ impl Kind for Resize {
     }
 
     /// Since when the request changes its Pod; `None` while it changes nothing.
-    fn disturbs(&self, memory: &Memory, at: At, _: Option<&Pod>) -> Option<Mono> {
-        let since = if self.status.target.is_some() { memory.busy_since } else { at.begun };
-        since.filter(|_| !at.lingers)
+    fn disturbs(&self, memory: &Memory, work: WorkState, _: Option<&Pod>) -> Option<Mono> {
+        let since = if self.status.target.is_some() { memory.busy_since } else { work.begun };
+        since.filter(|_| !work.lingers)
     }
     fn deed_done(memory: &mut Memory, now: Mono, deed: Deed, done: Done) {
         memory.deed_done(now, deed, done);
@@ -169,7 +169,7 @@ impl Kind for Resize {
             PodWritten::Images(_) => {}
             PodWritten::Resources(refused) => memory.sizing_written(now, refused),
             PodWritten::Trial { stored, refused } => {
-                memory.sizing_tried(now, self.spec.dry_run, stored, refused);
+                memory.dry_run_done(now, self.spec.dry_run, stored, refused);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use pitstop_api::resize::{AfterWait, ContainerStatus, Mechanism, PodResizeSpec, Restart};
 
-use super::resolve::{No, WOULD_RESTART};
+use super::resolve::{Rejection, WOULD_RESTART};
 use super::shrink::reclaims;
 use crate::config::Config;
 use crate::hold::admission::UNSUPPORTED;
@@ -18,7 +18,7 @@ pub(super) fn choose(
     containers: &[ContainerStatus],
     pod: &Pod,
     config: &Config,
-) -> Result<Mechanism, No> {
+) -> Result<Mechanism, Rejection> {
     let asked = spec.mechanism.unwrap_or_default();
     let no = |text: String| Err((UNSUPPORTED, text));
     if reclaims(spec) && !config.resize_cri {
@@ -27,7 +27,7 @@ pub(super) fn choose(
                 .to_owned(),
         );
     }
-    let Some(silent) = silent(pod) else {
+    let Some(unreported) = unreported(pod) else {
         return match asked {
             Mechanism::Auto | Mechanism::Api => Ok(Mechanism::Api),
             Mechanism::Cri if !runs(pod) => no(
@@ -43,19 +43,19 @@ pub(super) fn choose(
     };
     let why = format!(
         "the kubelet of the Pod's node does not resize: the Pod's status has no resources of container \
-         {silent} (resizing needs Kubernetes 1.33 or later on API server and node)"
+         {unreported} (resizing needs Kubernetes 1.33 or later on API server and node)"
     );
     match asked {
         Mechanism::Api => no(format!("{why}; spec.mechanism CRI may work")),
         Mechanism::Auto | Mechanism::Cri if !config.resize_cri => {
             no(format!("{why}; to let pitstop's daemons resize, apply deploy/components/resize-cri"))
         }
-        Mechanism::Auto | Mechanism::Cri => bounded(spec, containers),
+        Mechanism::Auto | Mechanism::Cri => choose_cri(spec, containers),
     }
 }
 
 /// Chooses `Cri`, unless the request needs a kubelet that resizes.
-fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mechanism, No> {
+fn choose_cri(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mechanism, Rejection> {
     let restarts = containers.iter().find(|c| c.restarts).filter(|_| spec.restart != Some(Restart::Always));
     if let Some(container) = restarts {
         let text = format!(
@@ -77,12 +77,12 @@ fn bounded(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Result<Mecha
 }
 
 /// A running container whose resources the kubelet does not report.
-fn silent(pod: &Pod) -> Option<&str> {
-    let silent = |c: &&Container| {
+fn unreported(pod: &Pod) -> Option<&str> {
+    let unreported = |c: &&Container| {
         c.status.as_ref().is_some_and(|s| s.state == ContainerState::Running && s.actual.is_none())
     };
     let mut containers = pod.containers.iter().filter(|c| c.kind != ContainerKind::Ephemeral);
-    containers.find(silent).map(|c| c.name.as_str())
+    containers.find(unreported).map(|c| c.name.as_str())
 }
 
 fn runs(pod: &Pod) -> bool {

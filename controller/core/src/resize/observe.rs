@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, Restoring, conditions};
 
-use super::judge::{Place, Progress, is_back, progress, return_progress, stopped};
+use super::judge::{Progress, SpecState, is_restored, progress, restore_progress, stopped};
 use super::refusal;
 use super::restart;
-use super::shrink::{containers, place};
+use super::shrink::{containers, spec_state};
 use super::status::{EVICTED, NODE_BUSY, NODE_CAPACITY};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Sizing;
 use crate::deed::{Deed, Done};
 use crate::hold::Force;
-use crate::hold::admission::{Crowd, FRESH, Surveyed};
+use crate::hold::admission::{FRESH, LastSurvey, Usage};
 use crate::key::ObjectKey;
 use crate::kind::{Dormant, Relative};
-use crate::look::Look;
 use crate::nodework::OrderView;
 use crate::pod::Pod;
+use crate::pod_check::PodCheck;
 use crate::reduced::Reduced;
 use crate::time::{Mono, note_since};
 
@@ -58,7 +58,7 @@ impl Resize {
     }
 
     /// Whether the request restores the original resources, or has restored them.
-    fn returns(&self) -> bool {
+    fn restores(&self) -> bool {
         self.status.restoring.is_some() && self.evicting().is_none()
     }
 
@@ -69,14 +69,14 @@ impl Resize {
     }
 
     /// Reason of the condition `InForce=False`, if the status has it.
-    pub fn told_dormant(&self) -> Option<&str> {
-        let told = condition::find(&self.status.conditions, conditions::IN_FORCE);
-        told.filter(|told| told.status == ConditionStatus::False).map(|told| told.reason.as_str())
+    pub fn dormant_reason(&self) -> Option<&str> {
+        let in_force = condition::find(&self.status.conditions, conditions::IN_FORCE);
+        in_force.filter(|c| c.status == ConditionStatus::False).map(|c| c.reason.as_str())
     }
 
     /// Whether admission can use the survey: it is fresh and the request is not accepted yet.
-    pub fn is_admitted_by(&self, now: Mono, survey: &Surveyed) -> bool {
-        survey.at.after(FRESH) >= now && self.status.target.is_none()
+    pub fn is_admitted_by(&self, now: Mono, survey: &LastSurvey) -> bool {
+        survey.ended.after(FRESH) >= now && self.status.target.is_none()
     }
 
     /// Whether the request was accepted for this exact Pod.
@@ -103,7 +103,7 @@ pub struct Memory {
     /// Since when the Pod has the desired resources.
     pub sized_since: Option<Mono>,
     /// Since when the kubelet is done, but reports another CPU limit.
-    pub untold_since: Option<Mono>,
+    pub unreported_since: Option<Mono>,
     /// When the kubelet first reported the resize as done; a later report does not reset it.
     pub done_since: Option<Mono>,
     /// Since when the Pod's spec has a nudge: the smallest step above the desired resources.
@@ -115,14 +115,14 @@ pub struct Memory {
     /// Since when the original resources are being restored.
     pub restoring_since: Option<Mono>,
     /// Refusals of the change in a row; `None` after another result.
-    pub refused: Option<Refused>,
+    pub refused: Option<Refusals>,
     /// Whether the request was accepted before this process saw it. Then a write of another process may still be on its
     /// way.
     pub inherited: Option<bool>,
     /// A dry run has shown that the API server would store the change.
-    pub tried: bool,
+    pub dry_run_passed: bool,
     /// When the API server last refused the dry run of a request that waits for its turn.
-    pub turned_down: Option<Mono>,
+    pub dry_run_refused: Option<Mono>,
     /// Since when a question to the daemon is unanswered.
     pub asked_since: Option<Mono>,
     /// When each answer of the daemon was first seen, by order ID.
@@ -139,14 +139,14 @@ pub struct Deeds {
     /// The last deed and its time, if it took effect.
     pub done: Option<(Mono, Deed)>,
     /// Refusals in a row; `None` after another result.
-    pub refused: Option<Refused>,
+    pub refused: Option<Refusals>,
     /// Time and message, if the last deed was put off.
-    pub put_off: Option<(Mono, String)>,
+    pub postponed: Option<(Mono, String)>,
 }
 
 /// Refusals in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refused {
+pub struct Refusals {
     /// Number of refusals.
     pub times: u32,
     /// Time of the first one.
@@ -157,8 +157,8 @@ pub struct Refused {
     pub text: String,
 }
 
-impl Refused {
-    fn again(before: Option<Self>, now: Mono, text: String) -> Self {
+impl Refusals {
+    fn add(before: Option<Self>, now: Mono, text: String) -> Self {
         let before = before.unwrap_or_else(|| Self { since: now, ..Self::default() });
         Self { times: before.times.saturating_add(1), last: now, text, ..before }
     }
@@ -182,17 +182,20 @@ impl Memory {
         self.see_answers(now, orders, held);
         self.inherited.get_or_insert(resize.started());
         note_since(&mut self.completed_seen, now, resize.completed());
-        note_since(&mut self.restoring_since, now, resize.returns());
+        note_since(&mut self.restoring_since, now, resize.restores());
         let pod = pod.filter(|pod| resize.started_for(pod));
-        let way = pod.filter(|_| !resize.returns()).and_then(|pod| Way::of(resize, pod));
-        self.applied |= way.is_some();
-        self.see_step(now, matches!(way, Some(Way { place: Place::Nudged(_), .. })));
-        note_since(&mut self.untold_since, now, matches!(way, Some(Way { progress: Progress::Untold, .. })));
-        let way = way.map(|way| way.settled(now, self.untold_since));
-        note_since(&mut self.busy_since, now, pod.is_some_and(|pod| is_busy(resize, pod, way.as_ref())));
-        note_since(&mut self.stuck_since, now, pod.is_some_and(|pod| is_stuck(resize, pod, way.as_ref())));
-        self.see_room(now, resize, way.as_ref().map(|way| &way.progress));
-        let sized = way.is_some_and(|way| way.place == Place::Desired && way.progress == Progress::Sized);
+        let change = pod.filter(|_| !resize.restores()).and_then(|pod| ChangeState::of(resize, pod));
+        self.applied |= change.is_some();
+        let nudged = matches!(change, Some(ChangeState { spec: SpecState::Nudged(_), .. }));
+        self.nudges = self.nudges.saturating_add(u32::from(nudged && self.nudged_since.is_none()));
+        note_since(&mut self.nudged_since, now, nudged);
+        let unreported = matches!(change, Some(ChangeState { progress: Progress::Unreported, .. }));
+        note_since(&mut self.unreported_since, now, unreported);
+        let change = change.map(|change| change.settled(now, self.unreported_since));
+        note_since(&mut self.busy_since, now, pod.is_some_and(|pod| is_busy(resize, pod, change.as_ref())));
+        note_since(&mut self.stuck_since, now, pod.is_some_and(|pod| is_stuck(resize, pod, change.as_ref())));
+        self.see_room(now, resize, change.as_ref().map(|change| &change.progress));
+        let sized = change.is_some_and(|c| c.spec == SpecState::Desired && c.progress == Progress::Sized);
         note_since(&mut self.sized_since, now, sized);
         self.done_since = self.done_since.or(self.sized_since);
     }
@@ -203,12 +206,6 @@ impl Memory {
         self.answers =
             answered.map(|id| (id.clone(), self.answers.get(id).copied().unwrap_or(now))).collect();
         note_since(&mut self.asked_since, now, orders.iter().any(|o| o.answer.is_none()));
-    }
-
-    /// Notes since when the Pod's spec has a nudge, and counts nudges.
-    fn see_step(&mut self, now: Mono, nudged: bool) {
-        self.nudges = self.nudges.saturating_add(u32::from(nudged && self.nudged_since.is_none()));
-        note_since(&mut self.nudged_since, now, nudged);
     }
 
     /// Notes since when the node has no room, or is too small.
@@ -230,7 +227,7 @@ impl Memory {
     }
 
     /// Restarts `busy_since` while a restart has the Pod and the change is not applied.
-    pub fn put_off(&mut self, now: Mono) {
+    pub fn reset_busy(&mut self, now: Mono) {
         if !self.applied {
             self.busy_since = self.busy_since.map(|_| now);
         }
@@ -247,9 +244,9 @@ impl Memory {
         let before = std::mem::take(&mut self.deeds);
         match done {
             Done::Effected | Done::Gone => self.deeds.done = Some((now, deed)),
-            Done::Told(_) | Done::Conflict => {}
-            Done::Retry(text) => self.deeds.put_off = Some((now, text)),
-            Done::Refused(text) => self.deeds.refused = Some(Refused::again(before.refused, now, text)),
+            Done::Read(_) | Done::Conflict => {}
+            Done::Retry(text) => self.deeds.postponed = Some((now, text)),
+            Done::Refused(text) => self.deeds.refused = Some(Refusals::add(before.refused, now, text)),
         }
     }
 
@@ -258,75 +255,75 @@ impl Memory {
         self.answers.get(order_id).copied()
     }
 
-    /// Notes the result of a dry run: stored, refused with a text, or unknown. `asks`: the request itself is a dry run.
-    pub fn sizing_tried(&mut self, now: Mono, asks: bool, stored: bool, refused: Option<String>) {
-        self.tried |= stored;
-        if asks {
+    /// Notes the result of a dry run: stored, refused with a text, or unknown. `dry_run`: the request itself is one.
+    pub fn dry_run_done(&mut self, now: Mono, dry_run: bool, stored: bool, refused: Option<String>) {
+        self.dry_run_passed |= stored;
+        if dry_run {
             self.sizing_written(now, refused);
         } else if refused.is_some() {
-            self.turned_down = Some(now);
+            self.dry_run_refused = Some(now);
         }
     }
 
     /// Notes the result of a write of the Pod's resources; `refused`: text of a refusal.
     pub fn sizing_written(&mut self, now: Mono, refused: Option<String>) {
-        self.refused = refused.map(|text| Refused::again(self.refused.take(), now, text));
+        self.refused = refused.map(|text| Refusals::add(self.refused.take(), now, text));
     }
 }
 
-/// State of a Pod whose spec has resources of the request.
-struct Way {
-    place: Place,
+/// State of the change, once the Pod's spec has resources of the request.
+struct ChangeState {
+    spec: SpecState,
     progress: Progress,
 }
 
-impl Way {
+impl ChangeState {
     /// `None` if the Pod's spec has the original resources, or those of another client.
     fn of(resize: &Resize, pod: &Pod) -> Option<Self> {
-        let place = place(resize, pod);
-        if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
+        let spec = spec_state(resize, pod);
+        if !matches!(spec, SpecState::Desired | SpecState::Between(_) | SpecState::Nudged(_)) {
             return None;
         }
-        let progress = progress(&containers(resize, &place), resize.pending_before(), pod);
-        Some(Self { place, progress })
+        let progress = progress(&containers(resize, &spec), resize.pending_before(), pod);
+        Some(Self { spec, progress })
     }
 
-    fn settled(self, now: Mono, untold_since: Option<Mono>) -> Self {
-        Self { progress: self.progress.settled(now, untold_since), ..self }
+    fn settled(self, now: Mono, unreported_since: Option<Mono>) -> Self {
+        Self { progress: self.progress.settled(now, unreported_since), ..self }
     }
 }
 
 /// Whether the Pod is being changed or restored.
-fn is_busy(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
+fn is_busy(resize: &Resize, pod: &Pod, change: Option<&ChangeState>) -> bool {
     if resize.spec.dry_run || resize.evicting().is_some() {
         return false;
     }
-    if resize.returns() {
+    if resize.restores() {
         let all = &resize.status.containers;
-        return !is_back(all, pod) || return_progress(all, pod) != Progress::Sized;
+        return !is_restored(all, pod) || restore_progress(all, pod) != Progress::Sized;
     }
-    match way {
-        Some(Way { place: Place::Desired, progress }) => progress.changes(),
+    match change {
+        Some(ChangeState { spec: SpecState::Desired, progress }) => progress.changes(),
         Some(_) => true,
-        None => place(resize, pod) == Place::Original,
+        None => spec_state(resize, pod) == SpecState::Original,
     }
 }
 
 /// Whether the change or restore only waits for a stopped container to run.
-fn is_stuck(resize: &Resize, pod: &Pod, way: Option<&Way>) -> bool {
+fn is_stuck(resize: &Resize, pod: &Pod, change: Option<&ChangeState>) -> bool {
     let down = |progress: &Progress| matches!(progress, Progress::Restarting(name) if stopped(pod, name));
     let all = &resize.status.containers;
-    if resize.returns() {
-        return is_back(all, pod) && down(&return_progress(all, pod));
+    if resize.restores() {
+        return is_restored(all, pod) && down(&restore_progress(all, pod));
     }
-    way.is_some_and(|way| way.place == Place::Desired && down(&way.progress))
+    change.is_some_and(|change| change.spec == SpecState::Desired && down(&change.progress))
 }
 
 /// Why a resize waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ahead {
     /// The other request, or the limit of the namespace.
-    pub by: Before,
+    pub blocker: Blocker,
     /// An earlier resize of the Pod gives way once this one is known to be possible.
     pub gives_way: bool,
 }
@@ -340,7 +337,7 @@ pub struct Observed<'a> {
     /// gave.
     pub pod: Option<&'a Pod>,
     /// The same Pod as the API server shows it.
-    pub told: Option<&'a Pod>,
+    pub api_pod: Option<&'a Pod>,
     /// Resources that the daemon should give the Pod, for this request and others.
     pub force: &'a Force,
     /// Orders in the node's book by which the daemon gives those resources.
@@ -368,15 +365,15 @@ pub struct Observed<'a> {
     /// The API server is known to restrict each daemon to its own node, so orders may be placed.
     pub guarded: bool,
     /// Result of the last survey.
-    pub survey: Option<&'a Surveyed>,
+    pub survey: Option<&'a LastSurvey>,
     /// Whether the resources are in force again after a later request that replaced them is gone; `None` if not checked
     /// yet.
-    pub anew: Option<&'a Result<(), Dormant>>,
+    pub reinstated: Option<&'a Result<(), Dormant>>,
     /// Resources in the survey that other Pods take. `None` without a fresh survey, after acceptance, and while the
     /// acceptance of another resize that counts is being written.
-    pub crowd: Option<Crowd<'a>>,
+    pub usage: Option<Usage<'a>>,
     /// Answers of the API server about a Pod that the watch does not show.
-    pub look: &'a Look,
+    pub pod_check: &'a PodCheck,
     /// Memory of this process.
     pub memory: &'a Memory,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pitstop_api::resize::Phase;
 
-use super::observe::Refused;
+use super::observe::Refusals;
 use crate::outcome::NOT_SERVED;
 use crate::time::Mono;
 
@@ -61,7 +61,7 @@ const WORDS: [(&str, Phase, &str); 16] = [
 
 /// How a request ends after this refusal; `None` while a retry is useful. An API server that has just started refuses
 /// requests until it knows the roles.
-pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
+pub(super) fn end(refused: &Refusals, now: Mono) -> Option<Meaning> {
     let known = WORDS.into_iter().find(|(words, ..)| refused.text.contains(words));
     if let Some((_, phase, reason)) = known {
         return Some(Meaning { phase, reason });
@@ -70,7 +70,7 @@ pub(super) fn end(refused: &Refused, now: Mono) -> Option<Meaning> {
 }
 
 /// Whether refusals came so often, and for so long, that another try is useless, whatever their text.
-pub(super) fn for_good(refused: &Refused, now: Mono) -> bool {
+pub(super) fn for_good(refused: &Refusals, now: Mono) -> bool {
     refused.times >= TRIES && refused.since.after(PATIENCE) <= now
 }
 
@@ -89,8 +89,8 @@ pub(super) fn infeasible(text: &str) -> &'static str {
 mod tests {
     use super::*;
 
-    fn refused(times: u32, text: &str) -> Refused {
-        Refused { times, text: text.to_owned(), ..Refused::default() }
+    fn refused(times: u32, text: &str) -> Refusals {
+        Refusals { times, text: text.to_owned(), ..Refusals::default() }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use pitstop_api::nodework::{AnswerState, Bounds, Order, Resize as Give};
+use pitstop_api::nodework::{AnswerState, Bounds, Order, ResizeOrder};
 
 use super::observe::Observed;
 use super::verify::next_order;
@@ -19,7 +19,7 @@ use crate::time::Mono;
 /// How long the kubelet may take. An ordinary restart is over by then.
 pub(super) const REPAIR_AFTER: Duration = Duration::from_secs(5);
 /// Wait before an order is repeated that was refused or had no effect.
-const AGAIN: Duration = Duration::from_secs(30);
+const RETRY: Duration = Duration::from_secs(30);
 
 /// State of the repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,25 +33,25 @@ pub(super) struct Repair {
 }
 
 impl Repair {
-    fn told(text: impl Into<String>) -> Self {
+    fn of(text: impl Into<String>) -> Self {
         Self { order: None, text: text.into(), wake_at: None }
     }
 }
 
 /// Whether the order only gives a Pod's cgroup the values of its spec.
 pub fn is_repair(order: &Order) -> bool {
-    repaired(order).is_some()
+    repair_bounds(order).is_some()
 }
 
-fn repaired(order: &Order) -> Option<Bounds> {
-    let give = order.action.resize.as_ref()?;
-    give.pod.filter(|_| give.container.is_none() && !give.hold)
+fn repair_bounds(order: &Order) -> Option<Bounds> {
+    let resize = order.action.resize.as_ref()?;
+    resize.pod.filter(|_| resize.container.is_none() && !resize.hold)
 }
 
 /// The last repair order, if it matches the Pod's current spec.
-pub(super) fn standing<'a>(observed: &Observed<'a>, pod: &Pod) -> Option<OrderView<'a>> {
+pub(super) fn current_repair<'a>(observed: &Observed<'a>, pod: &Pod) -> Option<OrderView<'a>> {
     let last = observed.repairs.iter().max_by_key(|view| view.attempt())?;
-    (repaired(last.order) == Some(wants(pod))).then_some(*last)
+    (repair_bounds(last.order) == Some(wants(pod))).then_some(*last)
 }
 
 fn wants(pod: &Pod) -> Bounds {
@@ -65,7 +65,7 @@ fn resizes(pod: &Pod) -> bool {
 
 /// Whether the kubelet writes the Pod's cgroup from the containers' resources. Pod-level resources and held Pods have
 /// other sums.
-pub(super) fn kubelets(observed: &Observed<'_>, pod: &Pod) -> bool {
+pub(super) fn kubelet_writes(observed: &Observed<'_>, pod: &Pod) -> bool {
     let own = !observed.resize.held() && pod.pod_level.is_none() && resizes(pod);
     own && observed.force.containers.is_empty() && !observed.recorded
 }
@@ -81,11 +81,11 @@ pub(super) fn repair(
     container: &str,
     low: bool,
 ) -> Option<Repair> {
-    if !kubelets(observed, pod) {
+    if !kubelet_writes(observed, pod) {
         return None;
     }
     if !config.resize_cri {
-        return Some(Repair::told(
+        return Some(Repair::of(
             "the kubelet may not have changed the Pod's cgroup, because a container did not run \
              (kubernetes#138760); with deploy/components/resize-cri, the node's daemon repairs it",
         ));
@@ -93,12 +93,12 @@ pub(super) fn repair(
     if observed.sizing_now || observed.sizing.is_some() || observed.deed.is_some() {
         return None;
     }
-    let last = standing(observed, pod);
-    let again = last.and_then(|view| again_at(now, observed, &view, low));
-    if last.is_none() || again.is_some_and(|at| at <= now) {
-        let give = Give { pod: Some(wants(pod)), only_raise: true, ..Give::default() };
-        let order = next_order(observed, container, pod, give.into()).filter(|_| observed.guarded)?;
-        return Some(Repair { order: Some(order), ..Repair::told(ASKED) });
+    let last = current_repair(observed, pod);
+    let retry = last.and_then(|view| retry_at(now, observed, &view, low));
+    if last.is_none() || retry.is_some_and(|at| at <= now) {
+        let resize = ResizeOrder { pod: Some(wants(pod)), only_raise: true, ..ResizeOrder::default() };
+        let order = next_order(observed, container, pod, resize.into()).filter(|_| observed.guarded)?;
+        return Some(Repair { order: Some(order), ..Repair::of(ASKED) });
     }
     let view = last?;
     let text = match view.answer {
@@ -121,7 +121,7 @@ pub(super) fn repair(
             ),
         },
     };
-    Some(Repair { order: Some(view.order.clone()), text, wake_at: again })
+    Some(Repair { order: Some(view.order.clone()), text, wake_at: retry })
 }
 
 /// Text while the daemon repairs.
@@ -129,13 +129,13 @@ const ASKED: &str = "the node's daemon repairs the Pod's cgroup, which the kubel
                      container that does not run (kubernetes#138760)";
 
 /// When to repeat the order; `None` before the daemon's answer and after a repair.
-fn again_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {
+fn retry_at(now: Mono, observed: &Observed<'_>, view: &OrderView<'_>, low: bool) -> Option<Mono> {
     let since = || observed.memory.answered_since(&view.order.id).unwrap_or(now);
     let answer = view.answer?;
     match answer.state {
         AnswerState::Acknowledged => None,
         // The runtime may have forgotten the named instance.
-        AnswerState::Done => (low || answer.observed.is_none()).then(|| since().after(AGAIN)),
-        AnswerState::Refused | AnswerState::Failed => Some(since().after(AGAIN)),
+        AnswerState::Done => (low || answer.observed.is_none()).then(|| since().after(RETRY)),
+        AnswerState::Refused | AnswerState::Failed => Some(since().after(RETRY)),
     }
 }

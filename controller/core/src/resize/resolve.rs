@@ -10,7 +10,7 @@ use pitstop_api::resize::{
 use pitstop_api::text::quoted;
 
 use super::evict;
-use super::judge::{Changed, never_again};
+use super::judge::{Changed, ended_for_good};
 use super::mechanism::choose;
 use super::shrink;
 use crate::config::Config;
@@ -22,7 +22,7 @@ use crate::pod::{Container, ContainerKind, ContainerState, Pod};
 const MAX_CONTAINER_ID: usize = 128;
 
 /// Why a request cannot be carried out on its Pod: a reason of [`super::REASONS`], and a sentence.
-pub(super) type No = (&'static str, String);
+pub(super) type Rejection = (&'static str, String);
 
 /// The request is not valid for its Pod.
 pub(super) const INVALID: &str = "Invalid";
@@ -30,21 +30,25 @@ pub(super) const INVALID: &str = "Invalid";
 pub(super) const WOULD_RESTART: &str = "PolicyWouldRestart";
 
 /// Whether a request can be accepted for the Pod as it is.
-pub fn can_be(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -> bool {
+pub fn is_possible(spec: &PodResizeSpec, pod: &Pod, force: &Force, config: &Config) -> bool {
     let is_pod = spec.pod_ref.uid.as_ref().is_none_or(|uid| *uid == pod.uid);
-    let meant = || resolve(spec, pod, force).and_then(|containers| choose(spec, &containers, pod, config));
-    is_pod && validate(spec).is_ok() && meant().is_ok()
+    let choice = || resolve(spec, pod, force).and_then(|containers| choose(spec, &containers, pod, config));
+    is_pod && validate(spec).is_ok() && choice().is_ok()
 }
 
 /// New resources of each container, in the order of the spec, computed from the resources in force.
-pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<Vec<ContainerStatus>, No> {
+pub(super) fn resolve(
+    spec: &PodResizeSpec,
+    pod: &Pod,
+    force: &Force,
+) -> Result<Vec<ContainerStatus>, Rejection> {
     if pod.mirror {
         return Err((
             CONTAINER,
             format!("Pod {} mirrors a static Pod; change that Pod's file on the node", pod.key),
         ));
     }
-    if let Some((field, text)) = evict::asked(spec).zip(evict::refusal_to_evict(pod)) {
+    if let Some((field, text)) = evict::eviction_field(spec).zip(evict::refusal_to_evict(pod)) {
         return Err((INVALID, format!("{field}: {text}")));
     }
     let containers = spec
@@ -52,7 +56,7 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
         .iter()
         .enumerate()
         .map(|(i, wanted)| container(&format!("spec.containers[{i}]"), wanted, pod, force))
-        .collect::<Result<Vec<_>, No>>()?;
+        .collect::<Result<Vec<_>, Rejection>>()?;
     if let Some(text) = shrink::too_many(spec, &containers) {
         return Err((INVALID, text));
     }
@@ -69,43 +73,48 @@ pub(super) fn resolve(spec: &PodResizeSpec, pod: &Pod, force: &Force) -> Result<
     Ok(containers)
 }
 
-fn container(at: &str, wanted: &ContainerResize, pod: &Pod, force: &Force) -> Result<ContainerStatus, No> {
-    let found = resizable(at, &wanted.name, pod)?;
+fn container(
+    field: &str,
+    wanted: &ContainerResize,
+    pod: &Pod,
+    force: &Force,
+) -> Result<ContainerStatus, Rejection> {
+    let found = resizable(field, &wanted.name, pod)?;
     let from = force.wants(found);
-    let to = changed(&format!("{at}.resources"), &wanted.resources, from)?;
-    fits(&to).map_err(|text| (INVALID, format!("{at}: container {} {text}", wanted.name)))?;
+    let to = changed(&format!("{field}.resources"), &wanted.resources, from)?;
+    fits(&to).map_err(|text| (INVALID, format!("{field}: container {} {text}", wanted.name)))?;
     Ok(resolved(found, &from, &to))
 }
 
 /// The container of that name, if it can be resized.
-fn resizable<'a>(at: &str, name: &str, pod: &'a Pod) -> Result<&'a Container, No> {
+fn resizable<'a>(field: &str, name: &str, pod: &'a Pod) -> Result<&'a Container, Rejection> {
     let found = pod.container(name).ok_or_else(|| {
         let names: Vec<&str> = pod.containers.iter().map(|c| c.name.as_str()).collect();
         let (name, names) = (quoted(name), names.join(", "));
-        let text = format!("{at}.name: Pod {} has no container {name}; it has {names}", pod.key);
+        let text = format!("{field}.name: Pod {} has no container {name}; it has {names}", pod.key);
         (INVALID, truncate(&text, pitstop_api::condition::MAX_MESSAGE))
     })?;
     let never = match found.kind {
         ContainerKind::Init => format!("init container {name} ends before the Pod begins its work"),
         ContainerKind::Ephemeral => format!("ephemeral container {name} has no resources"),
-        ContainerKind::Main | ContainerKind::Sidecar if never_again(pod, found) => {
+        ContainerKind::Main | ContainerKind::Sidecar if ended_for_good(pod, found) => {
             format!("container {name} has ended, and will not run again")
         }
         ContainerKind::Main | ContainerKind::Sidecar => return Ok(found),
     };
-    Err((CONTAINER, format!("{at}.name: {never}")))
+    Err((CONTAINER, format!("{field}.name: {never}")))
 }
 
 /// Resources of a container after the change.
-fn changed(at: &str, wanted: &NewResources, from: Resources) -> Result<Resources, No> {
+fn changed(field: &str, wanted: &NewResources, from: Resources) -> Result<Resources, Rejection> {
     let mut to = from;
     let set = |list: &str, amounts: &BTreeMap<String, Amount>, resource: Resource, slot: &mut Option<i64>| {
         let Some(amount) = amounts.get(resource.as_str()) else { return Ok(()) };
-        let at = format!("{at}.{list}.{resource}");
-        let resolved = amount.resolve(resource, *slot).map_err(|why| (INVALID, format!("{at}: {why}")))?;
+        let field = format!("{field}.{list}.{resource}");
+        let resolved = amount.resolve(resource, *slot).map_err(|why| (INVALID, format!("{field}: {why}")))?;
         if list == "limits" && resolved == 0 {
             let text = "a limit cannot be 0; a limit cannot be removed in place";
-            return Err((INVALID, format!("{at}: {text}")));
+            return Err((INVALID, format!("{field}: {text}")));
         }
         *slot = Some(resolved);
         Ok(())

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::{ContainerStatus, PodResizeSpec, Values};
 
-use super::judge::{self, Place, desired, original};
+use super::judge::{self, SpecState, desired, original};
 use super::nudge::{nudged, stepped};
 use super::observe::Resize;
 use crate::pod::Pod;
@@ -31,21 +31,22 @@ fn step(spec: &PodResizeSpec) -> Option<i64> {
 }
 
 /// Old and new memory limit, if it is lowered. A container that restarts for it frees its memory anyway.
-fn falls(container: &ContainerStatus) -> Option<(i64, i64)> {
+fn limit_drop(container: &ContainerStatus) -> Option<(i64, i64)> {
     let limits = original(container).memory_limit.zip(desired(container).memory_limit);
     limits.filter(|(from, to)| from > to && !container.restarts)
 }
 
 /// Number of steps of that size between the two limits.
-fn count(from: i64, to: i64, step: i64) -> i64 {
-    let way = from.saturating_sub(to).max(0);
-    way.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(1)
+fn step_count(from: i64, to: i64, step: i64) -> i64 {
+    let bytes = from.saturating_sub(to).max(0);
+    bytes.saturating_add(step).saturating_sub(1).checked_div(step).unwrap_or(1)
 }
 
 /// Text of the refusal if a limit needs more than [`MAX_STEPS`].
 pub(super) fn too_many(spec: &PodResizeSpec, containers: &[ContainerStatus]) -> Option<String> {
     let step = step(spec)?;
-    let of = |c: &ContainerStatus| falls(c).map(|(from, to)| (c.name.clone(), count(from, to, step)));
+    let of =
+        |c: &ContainerStatus| limit_drop(c).map(|(from, to)| (c.name.clone(), step_count(from, to, step)));
     let (name, steps) = containers.iter().filter_map(of).find(|(_, steps)| *steps > MAX_STEPS)?;
     Some(format!(
         "spec.memoryShrink.step: the memory limit of container {name} would be lowered in {steps} steps; at most {MAX_STEPS} are made"
@@ -58,7 +59,7 @@ fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resou
     if steps == 0 {
         return from;
     }
-    if let Some(((first, last), step)) = falls(container).zip(step(spec)) {
+    if let Some(((first, last), step)) = limit_drop(container).zip(step(spec)) {
         let limit = first.saturating_sub(step.saturating_mul(steps)).max(last);
         // Request and limit that are equal before and afterwards stay equal: the Pod's QoS class cannot change.
         let equal = from.memory_request == from.memory_limit && to.memory_request == to.memory_limit;
@@ -70,54 +71,58 @@ fn after(spec: &PodResizeSpec, container: &ContainerStatus, steps: i64) -> Resou
     to
 }
 
-/// Place of the Pod's spec.
-pub(super) fn place(resize: &Resize, pod: &Pod) -> Place {
+/// State of the Pod's spec.
+pub(super) fn spec_state(resize: &Resize, pod: &Pod) -> SpecState {
     let containers = &resize.status.containers;
-    let known = judge::place(containers, pod);
-    let Place::Other(_) = &known else { return known };
+    let known = judge::spec_state(containers, pod);
+    let SpecState::Other(_) = &known else { return known };
     if let Some(nudge) = nudged(resize, pod) {
-        return Place::Nudged(nudge);
+        return SpecState::Nudged(nudge);
     }
     let Some(step) = step(&resize.spec) else { return known };
     let taken = |c: &ContainerStatus| {
-        let (from, _) = falls(c)?;
-        Some(count(from, pod.container(&c.name)?.resources.memory_limit?, step))
+        let (from, _) = limit_drop(c)?;
+        Some(step_count(from, pod.container(&c.name)?.resources.memory_limit?, step))
     };
     let steps = containers.iter().filter_map(taken).max().unwrap_or_default();
-    let there = |c: &ContainerStatus| {
+    let applied = |c: &ContainerStatus| {
         pod.container(&c.name).is_some_and(|found| found.resources == after(&resize.spec, c, steps))
     };
-    if containers.iter().all(there) { Place::Between(steps) } else { known }
+    if containers.iter().all(applied) { SpecState::Between(steps) } else { known }
 }
 
-/// The containers, with the resources of this place as `desired`.
-pub(super) fn containers<'a>(resize: &'a Resize, place: &Place) -> Cow<'a, [ContainerStatus]> {
-    let resources = |c: &ContainerStatus| match place {
-        Place::Between(steps) => after(&resize.spec, c, *steps),
-        Place::Nudged(nudge) => stepped(c, nudge).unwrap_or_else(|| desired(c)),
-        Place::Original | Place::Desired | Place::Other(_) => desired(c),
+/// The containers, with the resources of this state as `desired`.
+pub(super) fn containers<'a>(resize: &'a Resize, state: &SpecState) -> Cow<'a, [ContainerStatus]> {
+    let resources = |c: &ContainerStatus| match state {
+        SpecState::Between(steps) => after(&resize.spec, c, *steps),
+        SpecState::Nudged(nudge) => stepped(c, nudge).unwrap_or_else(|| desired(c)),
+        SpecState::Original | SpecState::Desired | SpecState::Other(_) => desired(c),
     };
-    if !matches!(place, Place::Between(_) | Place::Nudged(_)) {
+    if !matches!(state, SpecState::Between(_) | SpecState::Nudged(_)) {
         return Cow::Borrowed(&resize.status.containers);
     }
-    let there = |c: &ContainerStatus| ContainerStatus { desired: Values::from(&resources(c)), ..c.clone() };
-    Cow::Owned(resize.status.containers.iter().map(there).collect())
+    let of = |c: &ContainerStatus| ContainerStatus { desired: Values::from(&resources(c)), ..c.clone() };
+    Cow::Owned(resize.status.containers.iter().map(of).collect())
 }
 
-/// Resources of a container at this place, and after the next step.
-pub(super) fn next(resize: &Resize, container: &ContainerStatus, place: &Place) -> (Resources, Resources) {
-    let steps = if let Place::Between(steps) = place { *steps } else { 0 };
+/// Resources of a container in this state, and after the next step.
+pub(super) fn next_step(
+    resize: &Resize,
+    container: &ContainerStatus,
+    state: &SpecState,
+) -> (Resources, Resources) {
+    let steps = if let SpecState::Between(steps) = state { *steps } else { 0 };
     (after(&resize.spec, container, steps), after(&resize.spec, container, steps.saturating_add(1)))
 }
 
 /// Containers whose memory limit the next step lowers, and the new limit in bytes.
 pub(super) fn lowered<'a>(
     resize: &'a Resize,
-    place: &Place,
+    state: &SpecState,
 ) -> impl Iterator<Item = (&'a ContainerStatus, i64)> {
     resize.status.containers.iter().filter_map(move |c| {
-        falls(c)?;
-        let (from, to) = next(resize, c, place);
+        limit_drop(c)?;
+        let (from, to) = next_step(resize, c, state);
         let limit = to.memory_limit.filter(|to| from.memory_limit.is_some_and(|from| from > *to))?;
         Some((c, limit))
     })

@@ -1,16 +1,16 @@
 //! Status, conditions and events of a resize.
 
 use chrono::{DateTime, Utc};
-use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Standing};
+use pitstop_api::condition::{self, Condition, ConditionStatus, Progress, Summary};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{
     ContainerStatus, Mechanism, Phase, PodResizeStatus, Restoring, Target, Values, conditions,
 };
 
 use super::observe::{Observed, Resize};
-use super::verify::{self, Verdict};
+use super::verify::{self, Finding};
 use super::{refusal, resolve};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Note;
 pub(super) use crate::hold::admission::{ADMITTING, NODE_BUSY};
 use crate::kind::{UNKNOWN, end_note, note};
@@ -31,9 +31,9 @@ impl Wait {
 }
 
 /// Another request for the Pod goes first.
-pub(super) const QUEUED: &str = Before::REASONS[0];
+pub(super) const QUEUED: &str = Blocker::REASONS[0];
 /// The namespace has the maximum number of open requests.
-const TOO_MANY: &str = Before::REASONS[1];
+const TOO_MANY: &str = Blocker::REASONS[1];
 /// The controller sends the change to the API server.
 pub(super) const PROPOSING: &str = "Proposing";
 /// The daemon has yet to take up or finish an order.
@@ -157,8 +157,8 @@ const FAILED: &str = "ResizeFailed";
 
 /// Every reason of a request's conditions and of events about it, with repetitions.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
-    let said = WAITS.into_iter().chain(REASONS).chain(EVENTS).chain(verify::REASONS);
-    said.chain([RESOLVED]).chain(PHASES.map(Phase::name))
+    let reasons = WAITS.into_iter().chain(REASONS).chain(EVENTS).chain(verify::REASONS);
+    reasons.chain([RESOLVED]).chain(PHASES.map(Phase::name))
 }
 
 /// Every phase: the reasons of `Reconciling`.
@@ -224,13 +224,13 @@ pub(super) fn accepted(
     let mut status = resize.status.clone();
     let node_name = pod.node.clone().unwrap_or_default();
     let text = format!("Pod {} on node {node_name}: {}", pod.uid, changes(&containers));
-    let pending_before = pod.resize.pending.as_ref().map_or("", |told| &told.message);
+    let pending_before = pod.resize.pending.as_ref().map_or("", |pending| &pending.message);
     let pending_before = condition::truncate(pending_before, condition::MAX_MESSAGE);
     status.target =
         Some(Target { pod_uid: pod.uid.clone(), node_name, ready: pod.ready, turn, pending_before });
     status.mechanism = Some(mechanism);
     status.containers = containers;
-    told(&mut status, Some(pod));
+    record_resources(&mut status, Some(pod));
     set(&mut status, resize, conditions::ACCEPTED, ConditionStatus::True, RESOLVED, &text, now);
     let (reason, text) = match mechanism {
         Mechanism::Cri => (DAEMON, "asks the node's daemon"),
@@ -247,14 +247,14 @@ pub(super) fn waits(
     now: DateTime<Utc>,
 ) -> PodResizeStatus {
     let phase = wait.phase.name();
-    let standing = Standing { progress: Progress::Open, phase, reason: wait.reason, message: &wait.message };
-    stands(&mut status, resize, standing, now);
+    let summary = Summary { progress: Progress::Open, phase, reason: wait.reason, message: &wait.message };
+    record_summary(&mut status, resize, summary, now);
     status
 }
 
 /// Records how far the request is. The phase follows from the conditions.
-fn stands(status: &mut PodResizeStatus, resize: &Resize, standing: Standing<'_>, now: DateTime<Utc>) {
-    condition::record(&mut status.conditions, standing, now, resize.generation);
+fn record_summary(status: &mut PodResizeStatus, resize: &Resize, summary: Summary<'_>, now: DateTime<Utc>) {
+    condition::record(&mut status.conditions, summary, now, resize.generation);
     status.phase = condition::phase(&status.conditions);
     status.observed_generation = resize.generation;
 }
@@ -263,7 +263,7 @@ fn stands(status: &mut PodResizeStatus, resize: &Resize, standing: Standing<'_>,
 pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> PodResizeStatus {
     let resize = observed.resize;
     let mut status = resize.status.clone();
-    told(&mut status, observed.pod.filter(|pod| resize.is_for(pod)));
+    record_resources(&mut status, observed.pod.filter(|pod| resize.is_for(pod)));
     status.restoring = None;
     status.completion_time = Some(now);
     status.message = condition::truncate(&end.message, condition::MAX_MESSAGE);
@@ -272,15 +272,15 @@ pub(super) fn ended(observed: &Observed<'_>, end: &End, now: DateTime<Utc>) -> P
     }
     let progress = if end.phase == Phase::Succeeded { Progress::Succeeded } else { Progress::Failed };
     let (phase, reason) = (end.phase.name(), end.reason);
-    stands(&mut status, resize, Standing { progress, phase, reason, message: &end.message }, now);
+    record_summary(&mut status, resize, Summary { progress, phase, reason, message: &end.message }, now);
     status
 }
 
 /// Records the kernel's values that the daemon reported.
-pub(super) fn verified(
+pub(super) fn record_verification(
     status: &mut PodResizeStatus,
     observed: &Observed<'_>,
-    verdict: &Verdict,
+    finding: &Finding,
     now: DateTime<Utc>,
 ) {
     for container in &mut status.containers {
@@ -289,28 +289,28 @@ pub(super) fn verified(
         let answers = orders.filter(|o| o.order.container.name == container.name);
         container.cgroup = answers.filter_map(|o| o.answer?.observed.as_deref().copied()).next_back();
     }
-    let (value, reason, text) = match verdict {
-        Verdict::Matches => {
+    let (value, reason, text) = match finding {
+        Finding::Matches => {
             let text = "the control groups of the containers and of the Pod have the wanted values";
             (ConditionStatus::True, verify::MATCH, text)
         }
-        Verdict::NoQuota(text) => (ConditionStatus::True, verify::NO_QUOTA, text.as_str()),
-        Verdict::Unknown(reason, text) => (ConditionStatus::Unknown, *reason, text.as_str()),
-        Verdict::Differs(text) => (ConditionStatus::False, KERNEL_DIFFERS, text.as_str()),
-        Verdict::Waits => return,
+        Finding::NoQuota(text) => (ConditionStatus::True, verify::NO_QUOTA, text.as_str()),
+        Finding::Unknown(reason, text) => (ConditionStatus::Unknown, *reason, text.as_str()),
+        Finding::Differs(text) => (ConditionStatus::False, KERNEL_DIFFERS, text.as_str()),
+        Finding::Waits => return,
     };
     set(status, observed.resize, conditions::VERIFIED, value, reason, text, now);
 }
 
 /// Records whether the resources are in force again, after a later request that replaced them is gone.
-pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
+pub(super) fn record_in_force(status: &mut PodResizeStatus, observed: &Observed<'_>, now: DateTime<Utc>) {
     let resize = observed.resize;
-    match observed.anew {
-        Some(Ok(())) if resize.told_dormant().is_some() => {
+    match observed.reinstated {
+        Some(Ok(())) if resize.dormant_reason().is_some() => {
             let text = "the resources apply again";
             set(status, resize, conditions::IN_FORCE, ConditionStatus::True, RESIZED, text, now);
         }
-        Some(Err(dormant)) if resize.told_dormant() != Some(dormant.reason) => {
+        Some(Err(dormant)) if resize.dormant_reason() != Some(dormant.reason) => {
             let text = format!(
                 "the later PodResize that replaced this one is gone, but these resources do not apply: {}",
                 dormant.text
@@ -323,7 +323,7 @@ pub(super) fn counts(status: &mut PodResizeStatus, observed: &Observed<'_>, now:
 }
 
 /// Records the resources that the kubelet reports for each container.
-pub(super) fn told(status: &mut PodResizeStatus, pod: Option<&Pod>) {
+pub(super) fn record_resources(status: &mut PodResizeStatus, pod: Option<&Pod>) {
     for container in &mut status.containers {
         let found = pod.and_then(|pod| pod.container(&container.name)).and_then(|c| c.status.as_ref());
         let Some(found) = found else { continue };
@@ -366,7 +366,7 @@ pub(super) fn changes(containers: &[ContainerStatus]) -> String {
     let of = |container: &ContainerStatus| {
         let shown = |amount: Option<&str>| amount.unwrap_or("none").to_owned();
         let changed: Vec<String> = differing(container)
-            .map(|(what, from, to)| format!("{what} {} -> {}", shown(from), shown(to)))
+            .map(|(amount, from, to)| format!("{amount} {} -> {}", shown(from), shown(to)))
             .collect();
         (!changed.is_empty()).then(|| format!("{}: {}", container.name, changed.join(", ")))
     };
@@ -382,7 +382,7 @@ pub(super) fn changes(containers: &[ContainerStatus]) -> String {
 pub(super) fn added(containers: &[ContainerStatus]) -> Vec<String> {
     let of = |c: &ContainerStatus| -> Vec<String> {
         let new = differing(c).filter(|(_, from, _)| from.is_none());
-        new.map(|(what, ..)| format!("{what} of {}", c.name)).collect()
+        new.map(|(amount, ..)| format!("{amount} of {}", c.name)).collect()
     };
     containers.iter().flat_map(of).collect()
 }

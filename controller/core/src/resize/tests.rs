@@ -3,14 +3,14 @@
 use chrono::DateTime;
 use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::logic::cgroup::{self, Overhead, Part};
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Cgroup, CgroupReading as Cgroups, Order};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Phase, PodResizeSpec, PodResizeStatus, conditions};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::agree::agree;
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::{Named, Sizing};
 use crate::config::Config;
 use crate::deed::Deed;
@@ -18,10 +18,10 @@ use crate::fixtures::{MI, container, id, pod};
 use crate::hold::Force;
 use crate::key::ObjectKey;
 use crate::kind::{Ended, Relative};
-use crate::look::{Found, Look};
 use crate::nodework::OrderView;
 use crate::plan::{Read, Urgency};
-use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod, Told};
+use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Explanation, Pod};
+use crate::pod_check::{Found, PodCheck};
 use crate::time::Mono;
 
 mod ends;
@@ -49,7 +49,7 @@ fn agrees(status: &PodResizeStatus, generation: Option<i64>) {
 /// Change of a Pod before the request is accepted.
 type Change = fn(&mut Pod);
 /// An event in the scene.
-type Happens = fn(&mut Scene);
+type Event = fn(&mut Scene);
 
 fn resize(spec: Value) -> Resize {
     let spec: PodResizeSpec = serde_json::from_value(spec).unwrap();
@@ -73,14 +73,14 @@ enum Daemon {
     /// The values of the Pod's spec, without CPU quota.
     NoQuota,
     /// No values, but this state and reason.
-    Says(AnswerState, AnswerReason),
+    Answers(AnswerState, AnswerReason),
     /// No answer.
     Silent,
 }
 
 /// The object under the name of the resize's recreate request.
 #[derive(Clone, Default)]
-struct Made {
+struct Recreate {
     key: ObjectKey,
     uid: String,
     owner_uid: Option<String>,
@@ -88,8 +88,8 @@ struct Made {
     ended: Option<(bool, String)>,
 }
 
-impl Made {
-    fn told(&self) -> Relative<'_> {
+impl Recreate {
+    fn relative(&self) -> Relative<'_> {
         let ended = self.ended.as_ref();
         Relative {
             key: &self.key,
@@ -109,13 +109,13 @@ struct Scene {
     resize: Resize,
     pod: Option<Pod>,
     memory: Memory,
-    look: Look,
+    pod_check: PodCheck,
     /// The API server's answer about a Pod that the watch does not show.
     found: Found,
     newer: Option<ObjectKey>,
-    ahead: Option<Before>,
+    ahead: Option<Blocker>,
     sizing: Option<Sizing>,
-    restart: Option<Made>,
+    restart: Option<Recreate>,
     deed: Option<Deed>,
     orders: Vec<Order>,
     answers: Vec<Answer>,
@@ -140,7 +140,7 @@ impl Scene {
             resize: resize(spec),
             pod: Some(pod()),
             memory: Memory::new(Mono(0)),
-            look: Look::default(),
+            pod_check: PodCheck::default(),
             found: Found::Gone,
             newer: None,
             ahead: None,
@@ -166,16 +166,16 @@ impl Scene {
         let (repairs, orders): (Vec<_>, Vec<_>) = views.partition(|view| is_repair(view.order));
         self.memory.see(self.now, &self.resize, self.pod.as_ref(), &orders, &repairs);
         let force = Force::default();
-        let restart = self.restart.as_ref().map(Made::told);
+        let restart = self.restart.as_ref().map(Recreate::relative);
         self.memory.see_restart(&self.resize, restart.as_ref());
         let observed = Observed {
             resize: &self.resize,
             pod: self.pod.as_ref(),
-            told: self.pod.as_ref(),
+            api_pod: self.pod.as_ref(),
             force: &force,
             held: Vec::new(),
             newer: self.newer.as_ref(),
-            ahead: self.ahead.clone().map(|by| Ahead { by, gives_way: false }),
+            ahead: self.ahead.clone().map(|blocker| Ahead { blocker, gives_way: false }),
             sizing_now: false,
             sizing: self.sizing.as_ref(),
             restart,
@@ -186,9 +186,9 @@ impl Scene {
             last_attempt: 0,
             guarded: self.guarded,
             survey: None,
-            anew: None,
-            crowd: None,
-            look: &self.look,
+            reinstated: None,
+            usage: None,
+            pod_check: &self.pod_check,
             memory: &self.memory,
         };
         let plan = plan(self.now, DateTime::UNIX_EPOCH, &self.config, &observed);
@@ -202,8 +202,8 @@ impl Scene {
     fn act(&mut self) {
         let mut plan = self.plan();
         if plan.read == Some(Read::Pod) {
-            self.look.begin();
-            self.look.answered(self.now, self.found);
+            self.pod_check.begin();
+            self.pod_check.answered(self.now, self.found);
             plan = self.plan();
         }
         if self.orders != plan.orders {
@@ -219,7 +219,7 @@ impl Scene {
         }
     }
 
-    /// The daemon answers every order as `daemon` says.
+    /// The daemon answers every order, as `daemon` sets.
     fn answer(&mut self) {
         let pod = self.pod.clone().unwrap();
         self.answers.retain(|answer| self.orders.iter().any(|order| order.id == answer.order_id));
@@ -233,7 +233,7 @@ impl Scene {
             let (state, reason, factor) = match self.daemon {
                 Daemon::Right | Daemon::NoQuota => (AnswerState::Done, None, 1),
                 Daemon::Differs => (AnswerState::Done, None, 2),
-                Daemon::Says(state, reason) => (state, Some(reason), 1),
+                Daemon::Answers(state, reason) => (state, Some(reason), 1),
                 Daemon::Silent => continue,
             };
             let holds = |of: Resources| Cgroup {
@@ -277,7 +277,7 @@ impl Scene {
         assert!(!sizing.containers.is_empty(), "a patch that changes nothing");
         self.writes += 1;
         if sizing.dry_run {
-            self.memory.sizing_tried(self.now, self.resize.spec.dry_run, true, None);
+            self.memory.dry_run_done(self.now, self.resize.spec.dry_run, true, None);
             return;
         }
         let pod = self.pod.as_mut().unwrap();
@@ -309,23 +309,23 @@ impl Scene {
     }
 
     /// Stores a wait that has lasted.
-    fn tell(&mut self) {
+    fn store_wait(&mut self) {
         if let Some(write) = self.plan().status {
             self.resize.status = write.status;
         }
     }
 
     /// The kubelet has seen the Pod's spec.
-    fn sees(&mut self) {
+    fn observe_spec(&mut self) {
         let pod = self.pod.as_mut().unwrap();
         pod.observed_generation = pod.generation;
     }
 
     /// The kubelet has seen the Pod's spec, and applied it.
     fn done(&mut self) {
-        self.sees();
+        self.observe_spec();
         let pod = self.pod.as_mut().unwrap();
-        pod.resize = crate::pod::Resize::default();
+        pod.resize = crate::pod::ResizeConditions::default();
         for container in &mut pod.containers {
             let spec = container.resources;
             let status = container.status.as_mut().unwrap();
@@ -336,9 +336,9 @@ impl Scene {
 
     /// The kubelet has seen the Pod's spec, and waits for room.
     fn pending(&mut self, reason: &str, message: &str) {
-        self.sees();
+        self.observe_spec();
         self.pod.as_mut().unwrap().resize.pending =
-            Some(Told { reason: reason.into(), message: message.into() });
+            Some(Explanation { reason: reason.into(), message: message.into() });
     }
 
     /// The API server refuses the patch.
@@ -368,12 +368,24 @@ impl Scene {
         (self.resize.status.phase, complete.map_or("", |c| c.reason.as_str()))
     }
 
+    /// Status and reason of the condition `Verified`.
+    fn verified(&self) -> (ConditionStatus, &str) {
+        let found = condition::find(&self.resize.status.conditions, conditions::VERIFIED).unwrap();
+        (found.status, found.reason.as_str())
+    }
+
     /// Phase and reason that would be stored if the wait lasted.
-    fn told(&mut self) -> (Phase, String) {
-        let write = self.plan().status.expect("something to tell");
+    fn planned(&mut self) -> (Phase, String) {
+        let write = self.plan().status.expect("a status to write");
         assert_eq!(write.urgency, Urgency::Later);
         let complete = condition::find(&write.status.conditions, conditions::COMPLETE).unwrap();
         assert_eq!(complete.status, ConditionStatus::False);
         (write.status.phase.unwrap(), complete.reason.clone())
+    }
+
+    /// The wait message.
+    fn message(&mut self) -> String {
+        let status = self.plan().status.expect("a status to write").status;
+        condition::find(&status.conditions, conditions::COMPLETE).unwrap().message.clone()
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pitstop_api::id::split_reference;
 use pitstop_api::logic::cgroup;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Cgroup, Observed as Cgroups, Order, OrderAction, OrderContainer,
+    Answer, AnswerReason, AnswerState, Cgroup, CgroupReading as Cgroups, Order, OrderAction, OrderContainer,
     OrderId, OrderPod, Verify,
 };
 use pitstop_api::quantity::Resources;
@@ -23,13 +23,13 @@ use crate::pod::Pod;
 use crate::time::{Mono, earliest};
 
 /// Wait after the first answer that differs, before the daemon is asked again. Each further wait is twice as long.
-const AGAIN: Duration = Duration::from_secs(2);
+const MIN_BACKOFF: Duration = Duration::from_secs(2);
 /// The longest of these waits.
-const SELDOM: Duration = Duration::from_mins(1);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// Result of the verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Finding {
     /// The daemon has not answered yet.
     Waits,
     /// The kernel has other values: which, and where.
@@ -58,7 +58,7 @@ pub(super) const REASONS: [&str; 5] = [MATCH, NO_QUOTA, SILENT, UNREADABLE, REFU
 /// State of the verification.
 #[derive(Clone, Debug)]
 pub(super) struct Verification {
-    pub(super) verdict: Verdict,
+    pub(super) finding: Finding,
     /// Orders that the node's book should hold.
     pub(super) orders: Vec<Order>,
     /// When to look again.
@@ -81,59 +81,59 @@ enum Next<'a> {
     /// Keep or place this order; when to look again.
     Order(Box<Order>, Option<Mono>),
     /// The daemon reported values for this order.
-    Told(&'a Order, &'a Cgroups),
+    Reported(&'a Order, &'a Cgroups),
     /// The values are unknown: a reason, and a sentence.
-    Untold(&'static str, String),
+    Unknown(&'static str, String),
 }
 
 /// Asks about every container of the request, and judges the answers.
 pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &Pod) -> Verification {
     let resize = observed.resize;
-    let mut result = Verification { verdict: Verdict::Matches, orders: Vec::new(), wake_at: None, low: None };
-    let mut all_have = true;
+    let mut result = Verification { finding: Finding::Matches, orders: Vec::new(), wake_at: None, low: None };
+    let mut all_match = true;
     for container in &resize.status.containers {
-        let verdict = match next(now, observed, container, pod) {
-            Next::Untold(reason, text) => Verdict::Unknown(reason, text),
-            Next::Told(order, cgroups) => {
-                let own = own_verdict(observed, container, cgroups, pod);
-                let differs = matches!(own, Verdict::Differs(_));
-                all_have &= !differs;
+        let finding = match next(now, observed, container, pod) {
+            Next::Unknown(reason, text) => Finding::Unknown(reason, text),
+            Next::Reported(order, cgroups) => {
+                let own = container_finding(observed, container, cgroups, pod);
+                let differs = matches!(own, Finding::Differs(_));
+                all_match &= !differs;
                 let of_pod =
-                    if differs { Verdict::Matches } else { pod_verdict(observed, cgroups, pod, &own) };
-                if matches!(of_pod, Verdict::Differs(_)) {
-                    let (wanted, found) = but_unset_quota(observed, cgroups, pod, &own);
-                    let (cpu, memory) = cgroup::pod_apart(&wanted, found);
+                    if differs { Finding::Matches } else { pod_finding(observed, cgroups, pod, &own) };
+                if matches!(of_pod, Finding::Differs(_)) {
+                    let (wanted, found) = without_unset_quota(observed, cgroups, pod, &own);
+                    let (cpu, memory) = cgroup::pod_mismatch(&wanted, found);
                     result.low = Some(Low { container: container.name.clone(), cpu, memory });
                 }
-                let verdict = worse(own, of_pod);
-                let open = matches!(verdict, Verdict::Differs(_));
-                let at = again_at(now, observed, order);
+                let finding = worse(own, of_pod);
+                let open = matches!(finding, Finding::Differs(_));
+                let at = retry_at(now, observed, order);
                 if open && at <= now {
-                    result.orders.extend(place(observed, container, pod));
+                    result.orders.extend(question(observed, container, pod));
                 } else {
                     result.wake_at = earliest(result.wake_at, open.then_some(at));
                     result.orders.extend(Some(order).filter(|order| order.action.verify.is_some()).cloned());
                 }
-                verdict
+                finding
             }
             Next::Order(order, again) => {
                 result.orders.push(*order);
                 result.wake_at = earliest(result.wake_at, again);
-                Verdict::Waits
+                Finding::Waits
             }
         };
-        result.verdict = worse(result.verdict, verdict);
+        result.finding = worse(result.finding, finding);
     }
-    if result.verdict == Verdict::Waits {
+    if result.finding == Finding::Waits {
         let since = observed.memory.asked_since.or(observed.memory.sized_since).unwrap_or(now);
         let at = since.after(config.daemon_silent_after);
         if at <= now {
             let text = "the node's daemon has not reported the kernel's values".to_owned();
-            result.verdict = Verdict::Unknown(SILENT, text);
+            result.finding = Finding::Unknown(SILENT, text);
         }
         result.wake_at = earliest(result.wake_at, Some(at));
     }
-    result.low = result.low.filter(|_| all_have && matches!(result.verdict, Verdict::Differs(_)));
+    result.low = result.low.filter(|_| all_match && matches!(result.finding, Finding::Differs(_)));
     if !observed.guarded {
         // Without the policy, no order is placed, and existing ones may go.
         result.orders.clear();
@@ -141,33 +141,33 @@ pub(super) fn verify(now: Mono, config: &Config, observed: &Observed<'_>, pod: &
     result
 }
 
-/// The verdict that counts: `Waits` before `Differs`, `Unknown`, `NoQuota` and `Matches`.
-fn worse(one: Verdict, other: Verdict) -> Verdict {
-    let rank = |verdict: &Verdict| match verdict {
-        Verdict::Matches => 0,
-        Verdict::NoQuota(_) => 1,
-        Verdict::Unknown(..) => 2,
-        Verdict::Differs(_) => 3,
-        Verdict::Waits => 4,
+/// The finding that counts: `Waits` before `Differs`, `Unknown`, `NoQuota` and `Matches`.
+fn worse(one: Finding, other: Finding) -> Finding {
+    let rank = |finding: &Finding| match finding {
+        Finding::Matches => 0,
+        Finding::NoQuota(_) => 1,
+        Finding::Unknown(..) => 2,
+        Finding::Differs(_) => 3,
+        Finding::Waits => 4,
     };
     if rank(&other) > rank(&one) { other } else { one }
 }
 
 /// When to ask again after an answer: the longer the difference lasts, the later.
-fn again_at(now: Mono, observed: &Observed<'_>, order: &Order) -> Mono {
-    let said = observed.memory.answered_since(&order.id).unwrap_or(now);
-    let since = observed.memory.sized_since.unwrap_or(said);
-    let at = said.after(said.since(since).clamp(AGAIN, SELDOM));
+fn retry_at(now: Mono, observed: &Observed<'_>, order: &Order) -> Mono {
+    let answered = observed.memory.answered_since(&order.id).unwrap_or(now);
+    let since = observed.memory.sized_since.unwrap_or(answered);
+    let at = answered.after(answered.since(since).clamp(MIN_BACKOFF, MAX_BACKOFF));
     // A repair since then may have fixed the difference.
     let done =
         observed.repairs.iter().filter(|v| v.answer.is_some_and(|answer| answer.state == AnswerState::Done));
     let repaired = done.filter_map(|view| observed.memory.answered_since(&view.order.id)).max();
-    repaired.filter(|repaired| *repaired >= said).map_or(at, |repaired| at.min(repaired.after(AGAIN)))
+    repaired.filter(|at| *at >= answered).map_or(at, |repaired| at.min(repaired.after(MIN_BACKOFF)))
 }
 
 fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod: &Pod) -> Next<'a> {
-    let Some(new) = place(observed, container, pod) else {
-        return Next::Untold(
+    let Some(new) = question(observed, container, pod) else {
+        return Next::Unknown(
             REFUSED,
             format!("the Pod's status has no valid ID of container {}", container.name),
         );
@@ -176,40 +176,42 @@ fn next<'a>(now: Mono, observed: &Observed<'a>, container: &ContainerStatus, pod
         |view: &OrderView<'_>| view.order.container == new.container && view.order.action.verify.is_some();
     let own = newest(&observed.orders, &container.name).filter(asks);
     let Some(view) = own else {
-        if let Some((order, cgroups)) = told(observed, container, &new.container) {
-            return Next::Told(order, cgroups);
+        if let Some((order, cgroups)) = held_report(observed, container, &new.container) {
+            return Next::Reported(order, cgroups);
         }
         return Next::Order(Box::new(new), None);
     };
-    let stays = |again| Next::Order(Box::new(view.order.clone()), again);
-    let Some(answer) = view.answer else { return stays(None) };
-    let said = observed.memory.answered_since(&view.order.id);
+    let keep = |at| Next::Order(Box::new(view.order.clone()), at);
+    let Some(answer) = view.answer else { return keep(None) };
+    let answered = observed.memory.answered_since(&view.order.id);
     match (answer.state, answer.observed.as_deref()) {
         // An answer from before the Pod had its resources proves nothing.
         (AnswerState::Done, _)
-            if said.zip(observed.memory.sized_since).is_some_and(|(said, at)| said < at) =>
+            if answered
+                .zip(observed.memory.sized_since)
+                .is_some_and(|(answered, sized)| answered < sized) =>
         {
             Next::Order(Box::new(new), None)
         }
-        (AnswerState::Acknowledged, _) => stays(None),
-        (AnswerState::Done, Some(cgroups)) => Next::Told(view.order, cgroups),
+        (AnswerState::Acknowledged, _) => keep(None),
+        (AnswerState::Done, Some(cgroups)) => Next::Reported(view.order, cgroups),
         // The Pod's status will show another instance, or that this one still runs.
         (AnswerState::Refused, _) if answer.reason == Some(AnswerReason::NotRunning) => {
-            let at = again_at(now, observed, view.order);
-            if at <= now { Next::Order(Box::new(new), None) } else { stays(Some(at)) }
+            let at = retry_at(now, observed, view.order);
+            if at <= now { Next::Order(Box::new(new), None) } else { keep(Some(at)) }
         }
-        _ => untold(container, answer),
+        _ => unknown(container, answer),
     }
 }
 
-fn untold(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
+fn unknown(container: &ContainerStatus, answer: &Answer) -> Next<'static> {
     let unreadable = answer.reason == Some(AnswerReason::CgroupUnreadable);
     let reason = if unreadable { UNREADABLE } else { REFUSED };
-    Next::Untold(reason, format!("container {}: {}", container.name, answer.message))
+    Next::Unknown(reason, format!("container {}: {}", container.name, answer.message))
 }
 
 /// The next question about a container; `None` without a container ID.
-pub(super) fn place(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
+pub(super) fn question(observed: &Observed<'_>, container: &ContainerStatus, pod: &Pod) -> Option<Order> {
     next_order(observed, &container.name, pod, Verify::default().into())
 }
 
@@ -239,14 +241,14 @@ pub(super) fn next_order(
 }
 
 /// Whether the container's cgroup has the wanted values.
-fn own_verdict(
+fn container_finding(
     observed: &Observed<'_>,
     container: &ContainerStatus,
     cgroups: &Cgroups,
     pod: &Pod,
-) -> Verdict {
+) -> Finding {
     let (from, to) = (original(container), desired(container));
-    let Some(text) = cgroup::container_differs(&to, &cgroups.container) else { return Verdict::Matches };
+    let Some(text) = cgroup::container_differs(&to, &cgroups.container) else { return Finding::Matches };
     // A kubelet that sets quotas would have set one for the old limit, or when the instance started. It writes weight
     // and quota in one call (`updateContainerResources`), so a changed weight proves the same.
     let status = pod.container(&container.name).and_then(|found| found.status.as_ref());
@@ -260,43 +262,43 @@ fn own_verdict(
         Some(text)
     };
     match text {
-        None => Verdict::NoQuota(format!("the kubelet sets no CPU quota for container {}", container.name)),
-        Some(text) => Verdict::Differs(format!("container {}: {text}", container.name)),
+        None => Finding::NoQuota(format!("the kubelet sets no CPU quota for container {}", container.name)),
+        Some(text) => Finding::Differs(format!("container {}: {text}", container.name)),
     }
 }
 
-/// Whether the Pod's cgroup has the wanted values. `own`: verdict on the container that was asked about.
-fn pod_verdict(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Verdict) -> Verdict {
+/// Whether the Pod's cgroup has the wanted values. `own`: finding on the container that was asked about.
+fn pod_finding(observed: &Observed<'_>, cgroups: &Cgroups, pod: &Pod, own: &Finding) -> Finding {
     // Pod-level resources bound the Pod by another sum.
     if pod.pod_level.is_some() {
-        return Verdict::Matches;
+        return Finding::Matches;
     }
-    let (wanted, found) = of_whole(observed, cgroups, pod);
+    let (wanted, found) = pod_values(observed, cgroups, pod);
     if cgroup::pod_differs(&wanted, found).is_none() {
-        return Verdict::Matches;
+        return Finding::Matches;
     }
-    let (wanted, found) = but_unset_quota(observed, cgroups, pod, own);
+    let (wanted, found) = without_unset_quota(observed, cgroups, pod, own);
     match cgroup::pod_differs(&wanted, found) {
-        None => Verdict::NoQuota("the kubelet sets no CPU quota for the Pod".to_owned()),
-        Some(text) => Verdict::Differs(format!("the Pod: {text}")),
+        None => Finding::NoQuota("the kubelet sets no CPU quota for the Pod".to_owned()),
+        Some(text) => Finding::Differs(format!("the Pod: {text}")),
     }
 }
 
 /// Wanted and found values of the Pod's cgroup, without a quota that the kubelet does not set.
-fn but_unset_quota<'a>(
+fn without_unset_quota<'a>(
     observed: &Observed<'a>,
     cgroups: &'a Cgroups,
     pod: &Pod,
-    own: &Verdict,
+    own: &Finding,
 ) -> (Resources, &'a Cgroup) {
-    let (wanted, found) = of_whole(observed, cgroups, pod);
+    let (wanted, found) = pod_values(observed, cgroups, pod);
     let all = &observed.resize.status.containers;
     let before = of_pod(pod, |container| {
         let named = all.iter().find(|named| named.name == container.name);
         named.map_or(container.resources, original)
     });
     let sets_none =
-        !observed.resize.held() && (before.cpu_limit.is_some() || matches!(own, Verdict::NoQuota(_)));
+        !observed.resize.held() && (before.cpu_limit.is_some() || matches!(own, Finding::NoQuota(_)));
     if sets_none && found.cpu_quota.is_none() {
         (cgroup::without_quota(&wanted), found)
     } else {
@@ -305,9 +307,9 @@ fn but_unset_quota<'a>(
 }
 
 /// Wanted and found values of the Pod's cgroup.
-fn of_whole<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Resources, &'a Cgroup) {
-    match observed.told.filter(|_| observed.resize.held()) {
-        Some(told) => (pod_wants(told, observed.force), last_pod(observed).unwrap_or(&cgroups.pod)),
+fn pod_values<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Resources, &'a Cgroup) {
+    match observed.api_pod.filter(|_| observed.resize.held()) {
+        Some(pod) => (pod_wants(pod, observed.force), last_pod(observed).unwrap_or(&cgroups.pod)),
         None => (of_pod(pod, |container| container.resources), &cgroups.pod),
     }
 }
@@ -316,11 +318,11 @@ fn of_whole<'a>(observed: &Observed<'a>, cgroups: &'a Cgroups, pod: &Pod) -> (Re
 fn last_pod<'a>(observed: &Observed<'a>) -> Option<&'a Cgroup> {
     let asked = observed.orders.iter().any(|view| view.answer.is_some());
     let done = observed.held.iter().filter(|_| !asked).max_by_key(|view| view.attempt())?;
-    done.answer?.observed.as_deref().map(|observed| &observed.pod)
+    done.answer?.observed.as_deref().map(|cgroups| &cgroups.pod)
 }
 
 /// The order by which the daemon gave the container the desired resources, and the values that it found.
-fn told<'a>(
+fn held_report<'a>(
     observed: &Observed<'a>,
     container: &ContainerStatus,
     instance: &OrderContainer,

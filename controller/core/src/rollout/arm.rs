@@ -8,8 +8,8 @@ use pitstop_api::rollout::{ARMED, InPlaceRolloutStatus, conditions};
 
 use super::Rollout;
 use super::plan::Next;
+use super::report::Report;
 use super::roll::Memory;
-use super::told::Told;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
 use crate::kind::Cx;
@@ -55,14 +55,14 @@ impl Proof {
 pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut Next) -> Labels {
     let armed = rollout.more;
     let label = |value: Option<&str>| BTreeMap::from([(ARMED.to_owned(), value.map(str::to_owned))]);
-    if !rollout.spec.changes_in_place() || matches!(next.told, Told::Invalid(_) | Told::Conflict(_)) {
+    if !rollout.spec.changes_in_place() || matches!(next.report, Report::Invalid(_) | Report::Conflict(_)) {
         memory.proof = Proof::default();
         return if armed { label(None) } else { Labels::new() };
     }
     if memory.proof.generation != rollout.generation {
         memory.proof = Proof { generation: rollout.generation, ..Proof::default() };
     }
-    if let Told::ReleaseRefused(why) = &next.told
+    if let Report::ReleaseRefused(why) = &next.report
         && !matches!(memory.proof.result, Some(Err(_)))
     {
         memory.proof.tried(cx.now, Err(why.clone()));
@@ -91,7 +91,7 @@ pub(super) fn arm(cx: Cx<'_>, rollout: &Rollout, memory: &mut Memory, next: &mut
 type Labels = BTreeMap<String, Option<String>>;
 
 /// Writes the condition `Armed`.
-pub(super) fn tell(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InPlaceRolloutStatus) {
+pub(super) fn set_condition(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InPlaceRolloutStatus) {
     if !rollout.spec.changes_in_place() {
         new.conditions.retain(|condition| condition.type_ != conditions::ARMED);
         return;
@@ -104,6 +104,6 @@ pub(super) fn tell(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, new: &mut InP
         }
         None => (ConditionStatus::False, PROVING, "the controller checks if it can release the workload"),
     };
-    let told = Condition::new(conditions::ARMED, status, reason, message, cx.wall, rollout.generation);
-    condition::set(&mut new.conditions, told);
+    let armed = Condition::new(conditions::ARMED, status, reason, message, cx.wall, rollout.generation);
+    condition::set(&mut new.conditions, armed);
 }

@@ -13,10 +13,10 @@ use pitstop_api::resize::{
 use pitstop_api::{MAX_SECONDS, labels};
 
 use super::Rollout;
-use super::work::Asks;
+use super::work::Payload;
 use crate::deed::Child;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::Around;
+use crate::kind::Lookup;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::template::{Image, Size};
 
@@ -34,27 +34,27 @@ const TAIL: usize = 14;
 /// Seconds that a Pod may take beyond drain and soak.
 const LIMIT: i64 = 3_600;
 
-/// The part that the names of all requests of one restart or update share.
-pub(super) fn mark(rollout: &Rollout, of: &str) -> String {
+/// ID of a restart or update, which the names of all its requests contain.
+pub(super) fn work_id(rollout: &Rollout, of: &str) -> String {
     format!("{:05x}", labels::hash(&format!("{} {of}", rollout.uid)) & 0xf_ffff)
 }
 
 /// Key of the Pod's request. A later Pod of the same name has another key.
-pub(super) fn key(mark: &str, pod: &Pod) -> ObjectKey {
-    key_for(mark, &pod.key, &pod.uid)
+pub(super) fn key(work_id: &str, pod: &Pod) -> ObjectKey {
+    key_for(work_id, &pod.key, &pod.uid)
 }
 
 /// The same for the Pod of that UID.
-pub(super) fn key_for(mark: &str, ObjectKey { namespace, name }: &ObjectKey, uid: &str) -> ObjectKey {
+pub(super) fn key_for(work_id: &str, ObjectKey { namespace, name }: &ObjectKey, uid: &str) -> ObjectKey {
     let kept: String = name.chars().take(MAX_NAME).collect();
-    let tail = format!("{mark}{:08x}", labels::hash(&format!("{name} {uid}")) & 0xffff_ffff);
+    let tail = format!("{work_id}{:08x}", labels::hash(&format!("{name} {uid}")) & 0xffff_ffff);
     ObjectKey::new(namespace, format!("{}-{tail}", kept.trim_end_matches(['-', '.'])))
 }
 
 /// Whether the request is part of that restart or update.
-pub(super) fn is_of(mark: &str, key: &ObjectKey) -> bool {
+pub(super) fn is_of(work_id: &str, key: &ObjectKey) -> bool {
     let tail = key.name.len().checked_sub(TAIL).and_then(|at| key.name.get(at..));
-    tail.and_then(|tail| tail.strip_prefix('-')).is_some_and(|tail| tail.starts_with(mark))
+    tail.and_then(|tail| tail.strip_prefix('-')).is_some_and(|tail| tail.starts_with(work_id))
 }
 
 /// The containers to restart. A container that never started is left out: it starts with what is new.
@@ -81,15 +81,15 @@ pub(super) fn drain(rollout: &Rollout) -> Option<i64> {
 /// The request to make. `soak`: seconds that new containers must run.
 pub(super) fn child(
     rollout: &Rollout,
-    mark: &str,
+    work_id: &str,
     pod: &Pod,
-    asks: Asks,
+    payload: Payload,
     soak: i64,
 ) -> serde_json::Result<Child> {
-    match asks {
-        Asks::Restart(containers) => restart(rollout, mark, pod, containers, soak),
-        Asks::Images(images) => update(rollout, mark, pod, images, soak),
-        Asks::Resources(sizes) => resize(rollout, mark, pod, &sizes, soak),
+    match payload {
+        Payload::Restart(containers) => restart(rollout, work_id, pod, containers, soak),
+        Payload::Images(images) => update(rollout, work_id, pod, images, soak),
+        Payload::Resources(sizes) => resize(rollout, work_id, pod, &sizes, soak),
     }
 }
 
@@ -113,8 +113,8 @@ pub(super) fn suspended(child: Child) -> Option<Child> {
 }
 
 /// Whether another owner's request has begun with the Pod.
-pub(super) fn others_begun(around: &dyn Around<Rollout>, pod: &ObjectKey) -> bool {
-    KINDS.into_iter().any(|kind| around.others_begun(kind, pod))
+pub(super) fn others_begun(lookup: &dyn Lookup<Rollout>, pod: &ObjectKey) -> bool {
+    KINDS.into_iter().any(|kind| lookup.others_begun(kind, pod))
 }
 
 /// Seconds until a request ends at the latest.
@@ -124,7 +124,7 @@ fn limit(rollout: &Rollout, soak: i64) -> i64 {
 
 fn update(
     rollout: &Rollout,
-    mark: &str,
+    work_id: &str,
     pod: &Pod,
     images: Vec<Image>,
     soak: i64,
@@ -140,10 +140,16 @@ fn update(
         ..PodImageUpdateSpec::default()
     };
     let spec = serde_json::to_value(spec)?;
-    Ok(Child { kind: UPDATES, key: key(mark, pod), labels: BTreeMap::new(), spec })
+    Ok(Child { kind: UPDATES, key: key(work_id, pod), labels: BTreeMap::new(), spec })
 }
 
-fn resize(rollout: &Rollout, mark: &str, pod: &Pod, sizes: &[Size], soak: i64) -> serde_json::Result<Child> {
+fn resize(
+    rollout: &Rollout,
+    work_id: &str,
+    pod: &Pod,
+    sizes: &[Size],
+    soak: i64,
+) -> serde_json::Result<Child> {
     let amounts = |of: [(Resource, Option<i64>); 2]| -> BTreeMap<String, Amount> {
         let given = of.into_iter().filter_map(|(resource, amount)| Some((resource, amount?)));
         given.map(|(resource, amount)| (resource.to_string(), Amount::of(resource, amount))).collect()
@@ -164,12 +170,12 @@ fn resize(rollout: &Rollout, mark: &str, pod: &Pod, sizes: &[Size], soak: i64) -
         ..PodResizeSpec::default()
     };
     let spec = serde_json::to_value(spec)?;
-    Ok(Child { kind: RESIZES, key: key(mark, pod), labels: BTreeMap::new(), spec })
+    Ok(Child { kind: RESIZES, key: key(work_id, pod), labels: BTreeMap::new(), spec })
 }
 
 fn restart(
     rollout: &Rollout,
-    mark: &str,
+    work_id: &str,
     pod: &Pod,
     containers: Vec<String>,
     soak: i64,
@@ -191,7 +197,7 @@ fn restart(
     };
     Ok(Child {
         kind: RESTARTS,
-        key: key(mark, pod),
+        key: key(work_id, pod),
         // A later Pod of the same name must not be restarted.
         labels: BTreeMap::from([(labels::POD_UID.to_owned(), pod.uid.clone())]),
         spec: serde_json::to_value(spec)?,

@@ -2,9 +2,9 @@
 
 use super::Rollout;
 use super::plan::soak;
+use super::report::{ExhaustedBudget, Report};
 use super::roll::Memory;
 use super::sorted::Tally;
-use super::told::{Disrupted, Told};
 use super::work::Work;
 use crate::deed::Deed;
 use crate::key::ObjectKey;
@@ -19,29 +19,29 @@ const WAVES_AHEAD: usize = 2;
 const MOST_AHEAD: usize = 50;
 
 /// Whether the rollout waits for Pods, not for a user.
-pub(super) fn waits_for_pods(told: &Told) -> bool {
+pub(super) fn waits_for_pods(report: &Report) -> bool {
     matches!(
-        told,
-        Told::Restarting
-            | Told::Updating
-            | Told::RollingBack
-            | Told::Canary
-            | Told::Budget { .. }
-            | Told::Disruption(_)
-            | Told::Refused(_)
+        report,
+        Report::Restarting
+            | Report::Updating
+            | Report::RollingBack
+            | Report::Canary
+            | Report::Budget { .. }
+            | Report::Disruption(_)
+            | Report::Refused(_)
     )
 }
 
 /// The next step.
-pub(super) enum Step {
+pub(super) enum Choice {
     /// Restart or update this Pod. The number: seconds that its new containers must run.
     Begin(ObjectKey, i64),
     /// Make this Pod's node pull ahead; report this meanwhile.
-    Pull(ObjectKey, Told),
+    Pull(ObjectKey, Report),
     /// Mark this Pod, which is updated.
     Mark(ObjectKey),
     /// Begin with no Pod, for this reason.
-    Stop(Told),
+    Stop(Report),
     /// Earlier restarts or updates left requests. None: wait for them.
     Sweep(Option<Deed>),
     /// No Pod is left.
@@ -55,23 +55,23 @@ pub(super) fn choose(
     memory: &Memory,
     workload: &Workload,
     work: &Work<'_>,
-) -> Step {
-    let step = match (begin_next(cx, rollout, memory, workload, work.back), memory.tried_again()) {
-        (Step::Stop(told), Some(text)) if waits_for_pods(&told) => Step::Stop(Told::Refused(text)),
-        (step, _) => step,
+) -> Choice {
+    let choice = match (begin_next(cx, rollout, memory, workload, work.back), memory.tried_again()) {
+        (Choice::Stop(report), Some(text)) if waits_for_pods(&report) => Choice::Stop(Report::Refused(text)),
+        (choice, _) => choice,
     };
-    let mark = || memory.next_unmarked(cx.now).map(|pod| Step::Mark(pod.clone()));
-    match step {
-        Step::Stop(told) if waits_for_pods(&told) => {
+    let mark = || memory.next_unmarked(cx.now).map(|pod| Choice::Mark(pod.clone()));
+    match choice {
+        Choice::Stop(report) if waits_for_pods(&report) => {
             // Nodes still have the images that Pods go back to.
             let pull = next_to_pull(cx, rollout, memory, workload).filter(|_| !work.back);
             match pull {
-                Some(pod) => Step::Pull(pod.clone(), told),
-                None => mark().unwrap_or(Step::Stop(told)),
+                Some(pod) => Choice::Pull(pod.clone(), report),
+                None => mark().unwrap_or(Choice::Stop(report)),
             }
         }
-        Step::Begin(..) => step,
-        step => mark().unwrap_or(step),
+        Choice::Begin(..) => choice,
+        choice => mark().unwrap_or(choice),
     }
 }
 
@@ -88,7 +88,7 @@ fn next_to_pull<'a>(
         .spec
         .canary()
         .is_none_or(|canary| usize::try_from(canary.pods).is_ok_and(|pods| begun >= pods));
-    // Other requests of the namespace need places too.
+    // Other requests of the namespace count too.
     let own = cx.config.max_open_requests_per_namespace.map_or(MOST_AHEAD, |most| most / 4);
     let wave = most_unavailable(rollout, workload, desired(memory, workload));
     let wave = usize::try_from(wave).unwrap_or(MOST_AHEAD);
@@ -103,19 +103,19 @@ fn begun(memory: &Memory) -> usize {
 }
 
 /// Applies the first rule that matches.
-fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload, back: bool) -> Step {
+fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workload, back: bool) -> Choice {
     let spec = &rollout.spec;
     let failed = u32::try_from(memory.sorted.failed.len()).unwrap_or(u32::MAX);
     // If untouched Pods fail too, the change is not the cause.
     let lost = !memory.sorted.lost.is_empty();
-    let fails = || Step::Stop(if lost { Told::UntouchedPodsFail } else { Told::PodsFailed });
+    let fails = || Choice::Stop(if lost { Report::UntouchedPodsFail } else { Report::PodsFailed });
     if memory.sorted.waits.is_empty() {
         return match failed {
-            _ if memory.open() > 0 => Step::Stop(Told::Restarting),
+            _ if memory.open() > 0 => Choice::Stop(Report::Restarting),
             _ if !memory.sorted.unmarked.is_empty() => {
-                Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused))
+                Choice::Stop(memory.refusal(None).map_or(Report::Restarting, Report::Refused))
             }
-            0 => Step::Finish,
+            0 => Choice::Finish,
             _ => fails(),
         };
     }
@@ -123,16 +123,16 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
         return fails();
     }
     if spec.paused {
-        return Step::Stop(Told::Paused);
+        return Choice::Stop(Report::Paused);
     }
     let (current, begun) = (memory.tally().current, begun(memory));
     let canary = spec.canary().filter(|_| !back).map(|canary| usize::try_from(canary.pods).unwrap_or(1));
     if canary.is_some_and(|pods| begun >= pods && current < pods) {
         let over = memory.open() == 0 && memory.sorted.unmarked.is_empty();
-        return if over { fails() } else { Step::Stop(Told::Canary) };
+        return if over { fails() } else { Choice::Stop(Report::Canary) };
     }
     let Some(room) = room(rollout, memory, workload) else {
-        return Step::Stop(Told::NeedsUnavailability);
+        return Choice::Stop(Report::NeedsUnavailability);
     };
     // A Pod that is already unavailable costs nothing.
     let next = match room {
@@ -142,11 +142,11 @@ fn begin_next(cx: Cx<'_>, rollout: &Rollout, memory: &Memory, workload: &Workloa
     };
     match (next, room) {
         (Some(pod), _) => {
-            Step::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
+            Choice::Begin(pod.clone(), soak(rollout, workload, canary.is_some_and(|pods| begun < pods)))
         }
-        (None, Room::Free) => Step::Stop(memory.refusal(None).map_or(Told::Restarting, Told::Refused)),
-        (None, Room::Used(told)) if memory.open() == 0 => Step::Stop(told),
-        (None, Room::Used(_) | Room::Full) => Step::Stop(Told::Restarting),
+        (None, Room::Free) => Choice::Stop(memory.refusal(None).map_or(Report::Restarting, Report::Refused)),
+        (None, Room::Used(report)) if memory.open() == 0 => Choice::Stop(report),
+        (None, Room::Used(_) | Room::Full) => Choice::Stop(Report::Restarting),
     }
 }
 
@@ -155,7 +155,7 @@ enum Room {
     /// Another Pod may begin.
     Free,
     /// The budget is used up, for this reason.
-    Used(Told),
+    Used(Report),
     /// [`MOST_STARTED`] Pods are being restarted.
     Full,
 }
@@ -180,16 +180,16 @@ fn room(rollout: &Rollout, memory: &Memory, workload: &Workload) -> Option<Room>
     let most = most_unavailable(rollout, workload, desired);
     let available = u32::try_from(memory.tally().available).unwrap_or(u32::MAX);
     let unavailable = desired.saturating_sub(available);
-    (most > 0).then(|| match disrupted(memory, workload) {
+    (most > 0).then(|| match exhausted_budget(memory, workload) {
         _ if memory.open() >= MOST_STARTED => Room::Full,
-        _ if unavailable >= most => Room::Used(Told::Budget { unavailable, most }),
-        Some(disrupted) => Room::Used(Told::Disruption(disrupted)),
+        _ if unavailable >= most => Room::Used(Report::Budget { unavailable, most }),
+        Some(budget) => Room::Used(Report::Disruption(budget)),
         None => Room::Free,
     })
 }
 
 /// The first disruption budget that allows no further unavailable Pod.
-fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
+fn exhausted_budget(memory: &Memory, workload: &Workload) -> Option<ExhaustedBudget> {
     let count = |pods: usize| u32::try_from(pods).unwrap_or(u32::MAX);
     let Tally { available, ready, all, .. } = memory.tally();
     // The budget's controller may still count a Pod of this workload that is gone.
@@ -197,6 +197,6 @@ fn disrupted(memory: &Memory, workload: &Workload) -> Option<Disrupted> {
     workload.budgets.iter().flatten().find_map(|budget| {
         let healthy = budget.healthy(count(available), count(ready), all);
         let stops = budget.desired_healthy.is_none_or(|desired| healthy <= desired);
-        stops.then(|| Disrupted { name: budget.name.clone(), desired: budget.desired_healthy, healthy })
+        stops.then(|| ExhaustedBudget { name: budget.name.clone(), desired: budget.desired_healthy, healthy })
     })
 }

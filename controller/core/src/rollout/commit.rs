@@ -51,7 +51,7 @@ pub(super) fn left(kind: TargetKind, template: &Template, partition: u32, of_rev
 }
 
 /// Why a `Deployment` cannot be updated in place. None if it can, or for other kinds.
-pub(super) fn why_not(kind: TargetKind, template: &Template) -> Option<String> {
+pub(super) fn why_not_in_place(kind: TargetKind, template: &Template) -> Option<String> {
     // The revision of a Deployment does not include such changes.
     if let (TargetKind::Deployment, Some(Change::Other(why))) = (kind, template.changes.get("")) {
         return Some(why.clone());
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn of_two_that_have_pods_none_is_the_one() {
-        let (one, other) = (set("a", 1), set("b", 2));
-        let why = why_not(TargetKind::Deployment, &with(&[one.clone(), other.clone()], &[])).unwrap();
+        let (one, two) = (set("a", 1), set("b", 2));
+        let why = why_not_in_place(TargetKind::Deployment, &with(&[one.clone(), two.clone()], &[])).unwrap();
         assert_eq!(why, "ReplicaSets a and b have Pods: a rolling update is under way");
-        assert!(why_not(TargetKind::Deployment, &with(&[], std::slice::from_ref(&one))).is_some());
-        assert_eq!(why_not(TargetKind::Deployment, &with(&[one], &[other])), None);
-        assert_eq!(why_not(TargetKind::StatefulSet, &Template::default()), None);
+        assert!(why_not_in_place(TargetKind::Deployment, &with(&[], std::slice::from_ref(&one))).is_some());
+        assert_eq!(why_not_in_place(TargetKind::Deployment, &with(&[one], &[two])), None);
+        assert_eq!(why_not_in_place(TargetKind::StatefulSet, &Template::default()), None);
     }
 }

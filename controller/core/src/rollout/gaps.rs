@@ -17,7 +17,7 @@ pub(super) const MOST: usize = 1_000;
 /// The gaps of one restart or update.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
-    of: Option<Rolling>,
+    rolling: Option<Rolling>,
     /// Pods that were available when this process saw the work on them begin. Value: since when they are not.
     begun: BTreeMap<ObjectKey, Option<Mono>>,
     milliseconds: Vec<u32>,
@@ -29,10 +29,10 @@ pub(super) struct Gaps {
 
 impl Gaps {
     /// Sets what is under way. Forgets the gaps of another restart or update.
-    pub(super) fn of(&mut self, rolling: Option<Rolling>) {
-        if self.of != rolling {
+    pub(super) fn set_rolling(&mut self, rolling: Option<Rolling>) {
+        if self.rolling != rolling {
             let fresh = std::mem::take(&mut self.fresh);
-            *self = Self { of: rolling, fresh, ..Self::default() };
+            *self = Self { rolling, fresh, ..Self::default() };
         }
     }
 
@@ -90,7 +90,7 @@ impl Gaps {
     }
 
     /// The gaps for the status. None if none was measured.
-    pub(super) fn told(&self) -> Option<ServiceGap> {
+    pub(super) fn to_status(&self) -> Option<ServiceGap> {
         let mut sorted = self.milliseconds.clone();
         sorted.sort_unstable();
         let last = sorted.len().checked_sub(1)?;
@@ -105,13 +105,13 @@ impl Gaps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sorted::Ahead;
+    use super::super::sorted::Pull;
     use super::super::stage::Rank;
     use super::*;
 
     fn seen(stage: Stage, available: bool) -> Seen {
-        let (ahead, node) = (Ahead::Nothing, "node1".into());
-        Seen { uid: "a".into(), stage, ahead, proves: false, available, node, of_node: None }
+        let (ahead, node) = (Pull::Nothing, "node1".into());
+        Seen { uid: "a".into(), stage, ahead, proves: false, available, node, number_on_node: None }
     }
 
     /// A Pod goes through these stages, one second each.
@@ -170,27 +170,27 @@ mod tests {
         gaps.look(Mono(0), &key, Some(&waits), &started, false);
         let another = Seen { uid: "b".into(), ..seen(Stage::Started, true) };
         gaps.look(Mono(1), &key, Some(&started), &another, false);
-        assert!(gaps.begun.is_empty() && gaps.told().is_none());
+        assert!(gaps.begun.is_empty() && gaps.to_status().is_none());
     }
 
     #[test]
     fn the_median_is_in_the_middle_and_few_are_remembered() {
-        let told = |all: &[u64]| {
+        let status = |all: &[u64]| {
             let mut gaps = Gaps::default();
             for gap in all {
                 gaps.measure(Duration::from_millis(*gap));
             }
             assert_eq!(gaps.take_fresh().len(), all.len());
             assert!(gaps.take_fresh().is_empty() && gaps.milliseconds.len() <= MOST);
-            gaps.told().map(|told| (told.measured, told.median_milliseconds, told.maximum_milliseconds))
+            gaps.to_status().map(|gap| (gap.measured, gap.median_milliseconds, gap.maximum_milliseconds))
         };
-        assert_eq!(told(&[]), None);
-        assert_eq!(told(&[7]), Some((1, 7, 7)));
-        assert_eq!(told(&[9, 1, 4]), Some((3, 4, 9)));
-        assert_eq!(told(&[9, 1, 4, 6]), Some((4, 5, 9)));
-        assert_eq!(told(&[u64::MAX]), Some((1, u32::MAX.into(), u32::MAX.into())));
+        assert_eq!(status(&[]), None);
+        assert_eq!(status(&[7]), Some((1, 7, 7)));
+        assert_eq!(status(&[9, 1, 4]), Some((3, 4, 9)));
+        assert_eq!(status(&[9, 1, 4, 6]), Some((4, 5, 9)));
+        assert_eq!(status(&[u64::MAX]), Some((1, u32::MAX.into(), u32::MAX.into())));
         let mut many = vec![1; MOST];
         many.extend([50; 2 * MOST]);
-        assert_eq!(told(&many), Some((3_000, 1, 50)));
+        assert_eq!(status(&many), Some((3_000, 1, 50)));
     }
 }

@@ -56,13 +56,13 @@ pub(super) fn record(
 ) {
     let ended = ends(old, new).map(|result| {
         // The memory of a given-up update may be gone, so the last reported counts are used.
-        let of = if result == RollResult::GivenUp { old } else { &*new };
+        let counts = if result == RollResult::GivenUp { old } else { &*new };
         let update = old.update.as_ref().filter(|_| old.restart.is_none());
         Roll {
             restarted_at: old.restart.as_ref().map(|restart| restart.restarted_at.clone()),
-            pods: of.pods,
-            current: of.current,
-            service_gap: gaps.told(),
+            pods: counts.pods,
+            current: counts.current,
+            service_gap: gaps.to_status(),
             ..of_update(wall, result, update)
         }
     });

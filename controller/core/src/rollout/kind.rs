@@ -8,12 +8,12 @@ use super::{Memory, Rollout, plan, status};
 use crate::change::Note;
 use crate::deed::{Deed, Done};
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{About, At, Course, Cx, Kind, Sharing, Sight, WriteNames};
+use crate::kind::{About, Course, Cx, Kind, Sharing, Sight, WorkState, WriteNames};
 use crate::measure::Measure;
 use crate::pod::Pod;
 use crate::reduced::Reduced;
 use crate::time::Mono;
-use crate::workload::place;
+use crate::workload::queue_key;
 
 /// Identifies the kind.
 pub const ID: KindId = KindId::new(KIND);
@@ -56,7 +56,7 @@ impl Kind for Rollout {
     /// Key of its workload, or of its selector.
     fn pod_key(&self) -> ObjectKey {
         match &self.spec.target_ref {
-            Some(target) => place(target.kind, &ObjectKey::new(&self.key.namespace, &target.name)),
+            Some(target) => queue_key(target.kind, &ObjectKey::new(&self.key.namespace, &target.name)),
             None => ObjectKey::new(&self.key.namespace, self.spec.target()),
         }
     }
@@ -89,18 +89,18 @@ impl Kind for Rollout {
     fn keeps_park(&self) -> bool {
         self.spec.changes_in_place()
     }
-    fn gives(&self) -> bool {
+    fn changes_selected(&self) -> bool {
         self.spec.wants_something()
     }
     fn fails_park(&self) -> bool {
         status::has_failed(&self.status)
     }
 
-    fn done_at(&self, memory: &Memory, node: &str) -> Option<ObjectKey> {
-        memory.done_at(node)
+    fn succeeded_on(&self, memory: &Memory, node: &str) -> Option<ObjectKey> {
+        memory.succeeded_on(node)
     }
 
-    fn disturbs(&self, _: &Memory, _: At, _: Option<&Pod>) -> Option<Mono> {
+    fn disturbs(&self, _: &Memory, _: WorkState, _: Option<&Pod>) -> Option<Mono> {
         None
     }
     fn member_changed(memory: &mut Memory, pod: &ObjectKey) {

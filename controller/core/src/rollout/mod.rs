@@ -14,6 +14,7 @@ mod history;
 mod kind;
 mod pins;
 mod plan;
+mod report;
 mod roll;
 mod selected;
 mod sorted;
@@ -22,7 +23,6 @@ mod status;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod told;
 mod unshown;
 mod update;
 mod work;

@@ -15,14 +15,14 @@ pub(super) struct Pins(BTreeMap<String, String>);
 
 impl Pins {
     /// From the status.
-    pub(super) fn of(told: &[TagMeaning]) -> Self {
-        Self(told.iter().map(|told| (told.image.clone(), told.digest.clone())).collect())
+    pub(super) fn of(tags: &[TagMeaning]) -> Self {
+        Self(tags.iter().map(|tag| (tag.image.clone(), tag.digest.clone())).collect())
     }
 
     /// For the status, which users and the next leader read.
-    pub(super) fn told(&self) -> Vec<TagMeaning> {
-        let told = self.0.iter().map(|(image, digest)| (image.clone(), digest.clone()));
-        told.map(|(image, digest)| TagMeaning { image, digest }).collect()
+    pub(super) fn to_status(&self) -> Vec<TagMeaning> {
+        let tags = self.0.iter().map(|(image, digest)| (image.clone(), digest.clone()));
+        tags.map(|(image, digest)| TagMeaning { image, digest }).collect()
     }
 
     /// Keeps the first digest of each image.

@@ -10,14 +10,14 @@ use super::child::UPDATES;
 use super::gaps::Gaps;
 use super::pins::Pins;
 use super::plan::soak;
-use super::sorted::{Ahead, Seen, Sorted, Tally};
-use super::stage::{Asked, Rank, Stage, ordinal, stage};
-use super::unshown::{Made, SHOWN_WITHIN, Unshown};
-use super::work::{Asks, Revisions, What, Work};
+use super::sorted::{Pull, Seen, Sorted, Tally};
+use super::stage::{Rank, Requests, Stage, ordinal, stage};
+use super::unshown::{MadeRequest, SHOWN_WITHIN, Unshown};
+use super::work::{Payload, Revisions, Task, Work};
 use super::{Rollout, child};
 use crate::deed::{Deed, Done};
 use crate::key::ObjectKey;
-use crate::kind::{Around, Relative};
+use crate::kind::{Lookup, Relative};
 use crate::time::{Mono, seconds};
 use crate::workload::{Listed, Workload, WorkloadQuery};
 
@@ -56,10 +56,10 @@ pub struct Memory {
     pub(super) listing: Option<String>,
     pub(super) listed: Option<(String, Vec<Listed>)>,
     /// UIDs of the controllers whose Pods the engine reports.
-    looks_after: Vec<String>,
-    /// What the Pods are sorted by: first the mark of the restart or update. Then the workload's partition, whether its
+    controllers: Vec<String>,
+    /// What the Pods are sorted by: first the ID of the restart or update. Then the workload's partition, whether its
     /// `ReplicaSet` has the new template, and its controllers.
-    mark: Option<String>,
+    work_id: Option<String>,
     sorted_by: Option<(u32, bool, Vec<String>)>,
     stale: BTreeSet<ObjectKey>,
     /// Digests for the tags of its images.
@@ -88,7 +88,7 @@ pub struct Memory {
     /// How many Pods were looked at: the cost of events.
     #[cfg(test)]
     pub(super) looked: usize,
-    /// How many Pods are done, and since when that number stands.
+    /// How many Pods are done, and since when.
     pub(super) progress: Option<(usize, Mono)>,
 }
 
@@ -100,7 +100,7 @@ impl Memory {
     }
 
     /// Notes what is under way.
-    pub(super) fn see(&mut self, doing: &[Deed]) {
+    pub(super) fn set_doing(&mut self, doing: &[Deed]) {
         self.doing.clear();
         self.doing.extend(doing.iter().filter_map(|deed| match deed {
             Deed::Create(child) => Some((child::pod_of(child), child::begins(child))),
@@ -111,13 +111,13 @@ impl Memory {
     }
 
     /// Forgets what only a restart or an update needs: none is under way.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn forget_work(&mut self) {
         let Self { completed_seen, proof, doing, unshown, gaps, .. } = std::mem::take(self);
         *self = Self { completed_seen, proof, gaps, unshown, doing, ..Self::default() };
     }
 
     /// A restart or an update begins.
-    pub(super) fn begins(&mut self) {
+    pub(super) fn begin_work(&mut self) {
         (self.swept, self.sweep_until) = (false, None);
         (self.progress, self.stopped, self.late) = (None, false, false);
     }
@@ -128,17 +128,17 @@ impl Memory {
     }
 
     /// Notes the controllers whose Pods the rollout watches. Returns whether they are the same as before.
-    pub(super) fn looks_after(&mut self, controllers: &[String]) -> bool {
-        let told = self.looks_after == controllers;
-        if !told {
-            self.looks_after = controllers.to_vec();
+    pub(super) fn set_controllers(&mut self, controllers: &[String]) -> bool {
+        let same = self.controllers == controllers;
+        if !same {
+            self.controllers = controllers.to_vec();
         }
-        told
+        same
     }
 
     /// Forgets the Pods: the engine no longer reports them.
     pub(super) fn forget_pods(&mut self) {
-        self.looks_after.clear();
+        self.controllers.clear();
         self.stale.clear();
         self.refused.clear();
         self.gaps.forget_pods();
@@ -169,7 +169,7 @@ impl Memory {
     }
 
     /// Stores a read of the workload.
-    fn told(&mut self, now: Mono, query: &WorkloadQuery, mut workload: Workload) {
+    fn store_read(&mut self, now: Mono, query: &WorkloadQuery, mut workload: Workload) {
         if query.kind.is_none() {
             let of = |pod: &Listed| ObjectKey::new(&query.key.namespace, &pod.name);
             let new = workload.pods.iter().flatten().map(of);
@@ -188,7 +188,7 @@ impl Memory {
     /// Notes the result of a deed.
     pub(super) fn deed_done(&mut self, now: Mono, deed: &Deed, done: Done) {
         match (deed, done) {
-            (Deed::AskWorkload(query), Done::Told(workload)) => self.told(now, query, *workload),
+            (Deed::AskWorkload(query), Done::Read(workload)) => self.store_read(now, query, *workload),
             (Deed::AskWorkload(_), Done::Gone) => self.read = Some((now, Read::Missing)),
             (Deed::AskWorkload(_), Done::Refused(text)) => self.read = Some((now, Read::Refused(text))),
             (Deed::Create(child), done) => {
@@ -199,20 +199,22 @@ impl Memory {
                     Done::Effected | Done::Conflict => {
                         self.refused.remove(&pod);
                         self.stale.insert(pod.clone());
-                        let made = Made::new(child.kind, &child.key, now, child::begins(child));
-                        self.unshown.make(pod, made);
+                        let made = MadeRequest::new(child.kind, &child.key, now, child::begins(child));
+                        self.unshown.note_made(pod, made);
                     }
-                    Done::Told(_) | Done::Gone | Done::Retry(_) => {}
+                    Done::Read(_) | Done::Gone | Done::Retry(_) => {}
                 }
             }
             (Deed::Resume { kind, key, pod, .. }, Done::Effected) => {
                 self.refused.remove(pod);
                 self.stale.insert(pod.clone());
-                self.unshown.make(pod.clone(), Made::new(*kind, key, now, true));
+                self.unshown.note_made(pod.clone(), MadeRequest::new(*kind, key, now, true));
             }
-            (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => self.unshown.delete(uid.clone(), now),
+            (Deed::Delete { uid, .. }, Done::Effected | Done::Gone) => {
+                self.unshown.note_deleted(uid.clone(), now);
+            }
             (Deed::MarkPod { key, .. }, Done::Effected | Done::Conflict) => {
-                self.unshown.mark(key.clone(), now);
+                self.unshown.note_marked(key.clone(), now);
             }
             (Deed::MarkPod { key: pod, .. } | Deed::Resume { pod, .. }, Done::Refused(text)) => {
                 self.refused.insert(pod.clone(), (now, text));
@@ -242,29 +244,29 @@ impl Memory {
         rollout: &Rollout,
         work: &Work<'_>,
         workload: &Workload,
-        around: &dyn Around<Rollout>,
+        lookup: &dyn Lookup<Rollout>,
     ) {
-        let swapped = matches!(&work.what, What::Update(revisions) if revisions.swapped());
+        let swapped = matches!(&work.task, Task::Update(revisions) if revisions.swapped());
         let by = (work.partition, swapped, workload.controllers.clone());
-        if self.mark.as_ref() != Some(&work.mark) {
-            self.unshown.marks_anew();
+        if self.work_id.as_ref() != Some(&work.id) {
+            self.unshown.forget_marks();
             self.refused.clear();
             self.released = None;
             self.sorted_by = None;
             // The last sweep did not cover requests made since.
             (self.swept, self.sweep_until) = (false, None);
-            let told = rollout.status.update.as_ref().filter(|_| !work.back);
-            self.pins = told.map(|update| Pins::of(&update.images)).unwrap_or_default();
-            self.mark = Some(work.mark.clone());
+            let update = rollout.status.update.as_ref().filter(|_| !work.back);
+            self.pins = update.map(|update| Pins::of(&update.images)).unwrap_or_default();
+            self.work_id = Some(work.id.clone());
         }
         if self.sorted_by.as_ref() != Some(&by) {
             self.stale.extend(self.sorted.pods.keys().cloned());
             self.sorted_by = Some(by);
         }
         for key in std::mem::take(&mut self.stale) {
-            self.look(now, &key, rollout, work, workload, around);
+            self.look(now, &key, rollout, work, workload, lookup);
         }
-        self.sorted.find_again(now);
+        self.sorted.forget_recovered(now);
     }
 
     /// Looks at that Pod.
@@ -275,7 +277,7 @@ impl Memory {
         rollout: &Rollout,
         work: &Work<'_>,
         workload: &Workload,
-        around: &dyn Around<Rollout>,
+        lookup: &dyn Lookup<Rollout>,
     ) {
         let before = self.sorted.forget(key);
         self.refused.remove(key);
@@ -283,28 +285,28 @@ impl Memory {
         {
             self.looked = self.looked.saturating_add(1);
         }
-        let Some(pod) = around.pod(key).filter(|pod| workload.has(pod)) else {
+        let Some(pod) = lookup.pod(key).filter(|pod| workload.has(pod)) else {
             self.unshown.gone(key);
             self.gaps.gone(key);
             self.sorted.lost.remove(key);
             return;
         };
-        let other = rollout.spec.wants_something().then(|| around.given_by(&pod)).flatten();
+        let other = rollout.spec.wants_something().then(|| lookup.older_rival(&pod)).flatten();
         let step = match other {
             Some(other) => Err(format!("InPlaceRollout {} is older, and selects the Pod, too", other.name)),
-            None => work.step(rollout, &pod, around),
+            None => work.step(rollout, &pod, lookup),
         };
         let over = step.as_ref().is_ok_and(|step| step.as_ref().is_none_or(|step| step.request.is_some()));
-        self.unshown.look(key, around, &work.mark, over);
-        let of_node =
-            before.as_ref().and_then(|seen| seen.of_node).or_else(|| self.sorted.next_of_node(&pod));
-        let made = self.unshown.begins(key, &work.mark);
-        let others = matches!(work.what, What::Update(_)) && child::others_begun(around, key);
-        let own = child::key(&work.mark, &pod);
-        let own = |kind| around.relative(kind, &own).filter(|request| request.is_of(&rollout.uid));
+        self.unshown.look(key, lookup, &work.id, over);
+        let number_on_node =
+            before.as_ref().and_then(|seen| seen.number_on_node).or_else(|| self.sorted.take_number(&pod));
+        let made = self.unshown.begins(key, &work.id);
+        let others = matches!(work.task, Task::Update(_)) && child::others_begun(lookup, key);
+        let own = child::key(&work.id, &pod);
+        let own = |kind| lookup.relative(kind, &own).filter(|request| request.is_of(&rollout.uid));
         let done = child::KINDS.into_iter().filter_map(own).any(|request| succeeded(&request));
-        let asked = Asked { step, made: made == Some(true), others, done };
-        let mut stage = stage(rollout, work, &pod, &asked, of_node);
+        let requests = Requests { step, made: made == Some(true), others, done };
+        let mut stage = stage(rollout, work, &pod, &requests, number_on_node);
         let request = own(UPDATES);
         let proves = request.as_ref().is_some_and(succeeded);
         if let Some(request) = request.filter(|_| !work.back) {
@@ -314,24 +316,24 @@ impl Memory {
                 stage = Stage::Failed(why);
             }
         }
-        let ahead = match &asked.step {
-            Ok(Some(step)) if step.request.is_some() || made.is_some() => Ahead::Asked,
-            Ok(Some(step)) if matches!(step.asks, Asks::Images(_)) => Ahead::May,
-            _ => Ahead::Nothing,
+        let ahead = match &requests.step {
+            Ok(Some(step)) if step.request.is_some() || made.is_some() => Pull::Asked,
+            Ok(Some(step)) if matches!(step.payload, Payload::Images(_)) => Pull::May,
+            _ => Pull::Nothing,
         };
         let available = pod.ready && !pod.gone();
         let node = pod.node.as_deref().unwrap_or_default().into();
         let proves = proves && matches!(stage, Stage::Unmarked | Stage::Current);
-        let seen = Seen { uid: pod.uid.clone(), stage, ahead, proves, available, node, of_node };
+        let seen = Seen { uid: pod.uid.clone(), stage, ahead, proves, available, node, number_on_node };
         self.gaps.look(now, key, before.as_ref(), &seen, others);
-        let well_at = now.after(seconds(soak(rollout, workload, false)));
-        self.sorted.compare(well_at, key, before, &seen);
+        let recovers_at = now.after(seconds(soak(rollout, workload, false)));
+        self.sorted.note_lost(recovers_at, key, before, &seen);
         self.sorted.note(key, seen);
     }
 
     /// The first of these Pods for which a request may be made now.
-    pub(super) fn next<'a>(&self, of: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
-        let (rank, pod) = of.iter().find(|(_, pod)| self.may_ask(pod, now))?;
+    pub(super) fn next<'a>(&self, pods: &'a BTreeSet<(Rank, ObjectKey)>, now: Mono) -> Option<&'a ObjectKey> {
+        let (rank, pod) = pods.iter().find(|(_, pod)| self.may_ask(pod, now))?;
         // Pods before it get their requests first. An available Pod is before no other.
         let before = |seen: &Seen| match seen.stage {
             Stage::Waits(Rank::Available(_)) => false,
@@ -355,14 +357,14 @@ impl Memory {
     }
 
     /// A request for a Pod of that node that has succeeded.
-    pub(super) fn done_at(&self, node: &str) -> Option<ObjectKey> {
+    pub(super) fn succeeded_on(&self, node: &str) -> Option<ObjectKey> {
         let (pod, uid) = self.sorted.proof_of(node)?;
-        Some(child::key_for(self.mark()?, pod, uid))
+        Some(child::key_for(self.work_id()?, pod, uid))
     }
 
     /// Whether no request for the Pod is being made, is still to be shown, or was just refused.
     fn may_ask(&self, pod: &ObjectKey, now: Mono) -> bool {
-        !self.doing.contains_key(pod) && !self.unshown.makes(pod) && !self.is_refused(pod, now)
+        !self.doing.contains_key(pod) && !self.unshown.has_made(pod) && !self.is_refused(pod, now)
     }
 
     /// Whether the Pod is skipped, since the API server refused a write for it.
@@ -388,7 +390,7 @@ impl Memory {
 
     /// Whether no mark of the Pod is still to be shown, and none was just refused.
     pub(super) fn may_mark(&self, pod: &ObjectKey, now: Mono) -> bool {
-        !self.unshown.marks(now, pod) && !self.doing.contains_key(pod) && !self.is_refused(pod, now)
+        !self.unshown.has_marked(now, pod) && !self.doing.contains_key(pod) && !self.is_refused(pod, now)
     }
 
     /// Result of the last release, and until when it is not repeated. The watch may still show it, or the API server
@@ -399,9 +401,9 @@ impl Memory {
         (until > now).then(|| (result.as_ref().copied().map_err(String::as_str), until))
     }
 
-    /// The mark that the Pods are sorted by.
-    pub(super) fn mark(&self) -> Option<&str> {
-        self.mark.as_deref()
+    /// ID of the restart or update that the Pods are sorted by.
+    pub(super) fn work_id(&self) -> Option<&str> {
+        self.work_id.as_deref()
     }
 
     /// Why a Pod cannot get what the template has changed.
@@ -431,17 +433,17 @@ impl Memory {
         })
     }
 
-    /// Whether every Pod listed for `of` is known by its UID and updated. Ordinals below the partition do not count.
-    /// `is` judges a revision.
+    /// Whether every Pod listed for that purpose is known by its UID and updated. Ordinals below the partition do not
+    /// count. `is` judges a revision.
     pub(super) fn listed_are<'a>(
         &self,
         rollout: &Rollout,
         work: &Work<'a>,
-        of: &str,
+        purpose: &str,
         is: impl Fn(&Revisions<'a>, u64) -> bool,
     ) -> bool {
-        let What::Update(revisions) = &work.what else { return false };
-        let Some((_, listed)) = self.listed.as_ref().filter(|(listed, _)| listed == of) else { return false };
+        let Task::Update(revisions) = &work.task else { return false };
+        let Some((_, listed)) = self.listed.as_ref().filter(|(of, _)| of == purpose) else { return false };
         listed.iter().all(|pod| {
             let seen = self.sorted.pods.get(&ObjectKey::new(&rollout.key.namespace, &pod.name));
             let known = seen.is_some_and(|seen| seen.uid == pod.uid && seen.stage == Stage::Current);

@@ -10,15 +10,15 @@ use pitstop_api::rollout::{InPlaceRolloutSpec, Update, UpdateEnd, conditions};
 use pitstop_api::{condition, labels};
 
 use super::Rollout;
-use super::plan::{Next, Wants, go_on, wait, with_workload};
+use super::plan::{Next, Purpose, go_on, wait, with_workload};
+use super::report::Report;
 use super::roll::Memory;
 use super::status::RESTARTED;
 use super::sweep::delete;
-use super::told::Told;
 use super::work::{Revisions, Work};
 use crate::kind::{Cx, Sight};
 use crate::pod::Pod;
-use crate::template::{Image, Lacks, Size, same_image, same_repository};
+use crate::template::{Delta, Image, Size, same_image, same_repository};
 use crate::time::earliest;
 use crate::workload::Workload;
 
@@ -44,9 +44,9 @@ impl<'a> Wish<'a> {
     }
 
     /// What the Pod lacks. Err: why it cannot get it.
-    pub(super) fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
+    pub(super) fn lacks(&self, pod: &Pod) -> Result<Delta, String> {
         let has = |name: &str| pod.container(name).ok_or_else(|| format!("the Pod has no container {name}"));
-        let mut lacks = Lacks::default();
+        let mut lacks = Delta::default();
         for (name, image) in &self.images {
             let before = has(name)?.image.clone();
             if !same_image(&before, image) {
@@ -77,13 +77,10 @@ pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
         Some(update) if update.ended.is_some() => None,
         Some(_) => Some(go_through(cx, sight, memory, &revision)),
         None => {
-            memory.begins();
+            memory.begin_work();
             let generation = rollout.generation.unwrap_or_default();
-            Some(Next::of_update(
-                rollout,
-                Update { revision, generation, ..Update::default() },
-                Told::Updating,
-            ))
+            let update = Update { revision, generation, ..Update::default() };
+            Some(Next::of_update(rollout, update, Report::Updating))
         }
     }
 }
@@ -91,24 +88,24 @@ pub(super) fn give(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) 
 /// Gives it to the Pods, one after another.
 fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revision: &str) -> Next {
     let rollout = sight.request;
-    let wants = Wants { of: revision, pods: false, rests: false };
+    let purpose = Purpose { name: revision, pods: false, at_rest: false };
     with_workload(
         cx,
         sight,
         memory,
-        wants,
+        purpose,
         |_, _| true,
         |memory, workload| {
             let work = Work::selected(rollout, revision);
             if let Some(next) = go_on(cx, sight, memory, &work, workload) {
                 return next;
             }
-            if !memory.listed_are(rollout, &work, revision, Revisions::is) {
+            if !memory.listed_are(rollout, &work, revision, Revisions::is_target) {
                 return wait(cx, sight, memory, revision, true);
             }
             let update = rollout.status.update.clone().unwrap_or_default();
             let update = Update { ended: Some(UpdateEnd::Updated), ..update };
-            Next::of_update(rollout, update, Told::Ended(UpdateEnd::Updated))
+            Next::of_update(rollout, update, Report::Ended(UpdateEnd::Updated))
         },
     )
 }
@@ -117,27 +114,27 @@ fn go_through(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, revis
 pub(super) fn watch(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory) -> Next {
     let rollout = sight.request;
     let revision = revision(&rollout.spec);
-    let wants = Wants { of: &revision, pods: true, rests: true };
+    let purpose = Purpose { name: &revision, pods: true, at_rest: true };
     let next = with_workload(
         cx,
         sight,
         memory,
-        wants,
+        purpose,
         |_, _| true,
-        |memory, workload| rest(cx, sight, memory, workload, &revision),
+        |memory, workload| watch_pods(cx, sight, memory, workload, &revision),
     );
     // A wait for the engine to report the Pods is no news.
-    if next.told == Told::Reading { Next { told: last(rollout), ..next } } else { next }
+    if next.report == Report::Reading { Next { report: last_report(rollout), ..next } } else { next }
 }
 
 /// The result that was reported last.
-fn last(rollout: &Rollout) -> Told {
-    let said = condition::find(&rollout.status.conditions, conditions::COMPLETE);
-    let restarted = said.is_some_and(|said| said.reason == RESTARTED);
-    if restarted { Told::Restarted } else { Told::Ended(UpdateEnd::Updated) }
+fn last_report(rollout: &Rollout) -> Report {
+    let complete = condition::find(&rollout.status.conditions, conditions::COMPLETE);
+    let restarted = complete.is_some_and(|complete| complete.reason == RESTARTED);
+    if restarted { Report::Restarted } else { Report::Ended(UpdateEnd::Updated) }
 }
 
-fn rest(
+fn watch_pods(
     cx: Cx<'_>,
     sight: &Sight<'_, Rollout>,
     memory: &mut Memory,
@@ -146,19 +143,19 @@ fn rest(
 ) -> Next {
     let rollout = sight.request;
     memory.give_up(cx.now);
-    memory.sort(cx.now, rollout, &Work::selected(rollout, revision), workload, sight.around);
+    memory.sort(cx.now, rollout, &Work::selected(rollout, revision), workload, sight.lookup);
     if !memory.sorted.waits.is_empty() || !memory.sorted.failed.is_empty() {
-        memory.begins();
+        memory.begin_work();
         let update = rollout.status.update.clone().unwrap_or_default();
-        return Next::of_update(rollout, Update { ended: None, ..update }, Told::Updating);
+        return Next::of_update(rollout, Update { ended: None, ..update }, Report::Updating);
     }
     // The existing Pods are known by now.
     memory.listed = None;
-    let next = Next::only(rollout, last(rollout));
+    let next = Next::only(rollout, last_report(rollout));
     // A Pod that was made with what the spec says is still to be marked.
-    let unmarked = memory.next_unmarked(cx.now).cloned().and_then(|pod| sight.around.pod(&pod));
+    let unmarked = memory.next_unmarked(cx.now).cloned().and_then(|pod| sight.lookup.pod(&pod));
     let deed = match unmarked {
-        Some(pod) => Work::selected(rollout, revision).tell(rollout, &pod),
+        Some(pod) => Work::selected(rollout, revision).mark(rollout, &pod),
         None => delete(cx, sight, memory, |_| true),
     };
     let refused = memory.refused_until().filter(|at| *at > cx.now);

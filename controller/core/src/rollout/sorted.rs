@@ -12,26 +12,26 @@ use crate::time::Mono;
 pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) stage: Stage,
-    pub(super) ahead: Ahead,
+    pub(super) ahead: Pull,
     /// A succeeded request gave it its images.
     pub(super) proves: bool,
     pub(super) available: bool,
     /// Its node; empty if it has none.
     pub(super) node: Box<str>,
     /// Its number among its node's Pods. None without a node.
-    pub(super) of_node: Option<u32>,
+    pub(super) number_on_node: Option<u32>,
 }
 
 impl Seen {
     /// Whether its node has the images, or was asked for them.
     fn is_served(&self) -> bool {
-        self.ahead == Ahead::Asked || matches!(self.stage, Stage::Started | Stage::Unmarked | Stage::Current)
+        self.ahead == Pull::Asked || matches!(self.stage, Stage::Started | Stage::Unmarked | Stage::Current)
     }
 }
 
 /// Whether the node of a waiting Pod pulls ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ahead {
+pub(super) enum Pull {
     /// It has nothing to pull.
     Nothing,
     /// It was not asked yet.
@@ -57,7 +57,7 @@ pub struct Tally {
 
 /// The Pods of one node, or those without one.
 #[derive(Clone, Debug, Default)]
-struct OfNode {
+struct NodePods {
     /// How many Pods it has had.
     had: u32,
     /// For how many Pods it [was asked](Seen::is_served) for the images.
@@ -72,7 +72,7 @@ struct OfNode {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sorted {
     pub(super) pods: BTreeMap<ObjectKey, Seen>,
-    nodes: BTreeMap<Box<str>, OfNode>,
+    nodes: BTreeMap<Box<str>, NodePods>,
     pub(super) tally: Tally,
     pub(super) waits: BTreeSet<(Rank, ObjectKey)>,
     /// Waiting Pods that are not available.
@@ -92,11 +92,11 @@ pub(super) struct Sorted {
 
 impl Sorted {
     /// Numbers the Pod among its node's Pods. None without a node.
-    pub(super) fn next_of_node(&mut self, pod: &Pod) -> Option<u32> {
+    pub(super) fn take_number(&mut self, pod: &Pod) -> Option<u32> {
         let node = self.nodes.entry(pod.node.as_deref().unwrap_or_default().into()).or_default();
-        let of_node = node.had;
+        let number = node.had;
         node.had = node.had.saturating_add(1);
-        pod.node.is_some().then_some(of_node)
+        pod.node.is_some().then_some(number)
     }
 
     /// The node's first Pod whose images a succeeded request gave, and its UID.
@@ -106,28 +106,28 @@ impl Sorted {
     }
 
     /// Changes a node's Pods, and with them the node's entry in `may_pull`.
-    fn of_node(&mut self, node: &str, change: impl FnOnce(&mut OfNode)) {
-        let Some(of_node) = self.nodes.get_mut(node) else { return };
-        if let Some(first) = of_node.may_pull.first() {
+    fn change_node(&mut self, node: &str, change: impl FnOnce(&mut NodePods)) {
+        let Some(pods) = self.nodes.get_mut(node) else { return };
+        if let Some(first) = pods.may_pull.first() {
             self.may_pull.remove(first);
         }
-        change(of_node);
-        if let Some(first) = of_node.may_pull.first().filter(|_| of_node.served == 0) {
+        change(pods);
+        if let Some(first) = pods.may_pull.first().filter(|_| pods.served == 0) {
             self.may_pull.insert(first.clone());
         }
     }
 
     /// Notes a Pod that became unavailable before it began. If it stays available until `until`, it has recovered.
-    pub(super) fn compare(&mut self, until: Mono, key: &ObjectKey, before: Option<Seen>, seen: &Seen) {
+    pub(super) fn note_lost(&mut self, until: Mono, key: &ObjectKey, before: Option<Seen>, seen: &Seen) {
         let before = before.filter(|before| before.uid == seen.uid);
         let another = before.is_none();
         let was = before.is_some_and(|before| before.available && matches!(before.stage, Stage::Waits(_)));
         match seen.stage {
             Stage::Waits(_) if was && !seen.available => drop(self.lost.insert(key.clone(), None)),
             Stage::Waits(_) | Stage::Started | Stage::Failed(_) => {
-                if let Some(well_at) = self.lost.get_mut(key) {
-                    let since = well_at.filter(|_| !another);
-                    *well_at = seen.available.then(|| since.unwrap_or(until));
+                if let Some(recovers_at) = self.lost.get_mut(key) {
+                    let since = recovers_at.filter(|_| !another);
+                    *recovers_at = seen.available.then(|| since.unwrap_or(until));
                 }
             }
             _ => drop(self.lost.remove(key)),
@@ -135,12 +135,12 @@ impl Sorted {
     }
 
     /// Forgets lost Pods that have recovered.
-    pub(super) fn find_again(&mut self, now: Mono) {
-        self.lost.retain(|_, well_at| well_at.is_none_or(|at| at > now));
+    pub(super) fn forget_recovered(&mut self, now: Mono) {
+        self.lost.retain(|_, recovers_at| recovers_at.is_none_or(|at| at > now));
     }
 
     /// When the next of them may have recovered.
-    pub(super) fn well_at(&self) -> Option<Mono> {
+    pub(super) fn recovers_at(&self) -> Option<Mono> {
         self.lost.values().flatten().min().copied()
     }
 
@@ -160,11 +160,11 @@ impl Sorted {
                     self.broken.insert((*rank, key.clone()));
                 }
                 match seen.ahead {
-                    Ahead::Nothing => {}
-                    Ahead::May => self.of_node(&seen.node, |node| {
+                    Pull::Nothing => {}
+                    Pull::May => self.change_node(&seen.node, |node| {
                         node.may_pull.insert((*rank, key.clone()));
                     }),
-                    Ahead::Asked => drop(self.ahead.insert(key.clone())),
+                    Pull::Asked => drop(self.ahead.insert(key.clone())),
                 }
             }
             Stage::Started => drop(self.started.insert(key.clone())),
@@ -174,7 +174,7 @@ impl Sorted {
             Stage::Failed(_) => drop(self.failed.insert(key.clone())),
         }
         if seen.is_served() {
-            self.of_node(&seen.node, |node| {
+            self.change_node(&seen.node, |node| {
                 node.served = node.served.saturating_add(1);
                 node.proofs.extend(seen.proves.then(|| key.clone()));
             });
@@ -194,11 +194,11 @@ impl Sorted {
         match &seen.stage {
             Stage::Other => {}
             Stage::Waits(rank) => {
-                let place = (*rank, key.clone());
-                self.waits.remove(&place);
-                self.broken.remove(&place);
-                self.of_node(&seen.node, |node| {
-                    node.may_pull.remove(&place);
+                let position = (*rank, key.clone());
+                self.waits.remove(&position);
+                self.broken.remove(&position);
+                self.change_node(&seen.node, |node| {
+                    node.may_pull.remove(&position);
                 });
                 self.ahead.remove(key);
             }
@@ -209,7 +209,7 @@ impl Sorted {
             Stage::Failed(_) => drop(self.failed.remove(key)),
         }
         if seen.is_served() {
-            self.of_node(&seen.node, |node| {
+            self.change_node(&seen.node, |node| {
                 node.served = node.served.saturating_sub(1);
                 node.proofs.remove(key);
             });

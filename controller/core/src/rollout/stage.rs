@@ -2,7 +2,7 @@
 
 use pitstop_api::rollout::TargetKind;
 
-use super::work::{Step, What, Work, revision_of};
+use super::work::{Step, Task, Work, revision_of};
 use super::{Rollout, child};
 use crate::kind::Relative;
 use crate::pod::Pod;
@@ -39,7 +39,7 @@ pub enum Stage {
 }
 
 /// What is known of the requests for a Pod.
-pub(super) struct Asked<'a> {
+pub(super) struct Requests<'a> {
     /// The current or next step. Err: why none is possible.
     pub(super) step: Result<Option<Step<'a>>, String>,
     /// A request was made and is not suspended, which the watch has not shown yet.
@@ -50,15 +50,15 @@ pub(super) struct Asked<'a> {
     pub(super) done: bool,
 }
 
-/// How far the Pod is. `of_node`: its number among its node's Pods.
+/// How far the Pod is. `number_on_node`: its number among its node's Pods.
 pub(super) fn stage(
     rollout: &Rollout,
     work: &Work<'_>,
     pod: &Pod,
-    asked: &Asked<'_>,
-    of_node: Option<u32>,
+    requests: &Requests<'_>,
+    number_on_node: Option<u32>,
 ) -> Stage {
-    let step = match &asked.step {
+    let step = match &requests.step {
         Ok(step) => step.as_ref(),
         Err(_) if pod.gone() => return Stage::Other,
         // No controller replaces a selected Pod.
@@ -68,30 +68,30 @@ pub(super) fn stage(
     let request = step.and_then(|step| step.request.as_ref());
     let kept = ordinal(rollout, &pod.key.name).is_some_and(|ordinal| ordinal < work.partition);
     // Begun work goes on, whatever the kubelet says of the containers, and finished work stays finished.
-    let restarted = step.is_none() && matches!(work.what, What::Restart(_));
-    let suspended = request.filter(|request| request.suspended && !asked.made);
-    let begun = restarted || asked.made || request.is_some() && suspended.is_none();
+    let restarted = step.is_none() && matches!(work.task, Task::Restart(_));
+    let suspended = request.filter(|request| request.suspended && !requests.made);
+    let begun = restarted || requests.made || request.is_some() && suspended.is_none();
     if pod.gone() || (kept && !begun) {
         return Stage::Other;
     }
-    let rank = || rank(rollout, work, pod, of_node);
-    match &work.what {
-        What::Restart(restart) => {
+    let rank = || rank(rollout, work, pod, number_on_node);
+    match &work.task {
+        Task::Restart(restart) => {
             let newest = restart.newest_pod.map(|newest| newest.timestamp());
             let late = newest.is_none_or(|newest| pod.created > newest);
             if late || !(begun || child::containers(rollout, pod).next().is_some()) {
                 return Stage::Other;
             }
-            step.map_or(Stage::Current, |_| of_request(rollout, rank, request, asked.made))
+            step.map_or(Stage::Current, |_| of_request(rollout, rank, request, requests.made))
         }
         // The Pod may have changed when that request ends.
-        What::Update(_) if asked.others && (request.is_none() || suspended.is_some()) => Stage::Started,
-        What::Update(revisions) => match step {
-            Some(_) => of_request(rollout, rank, request, asked.made),
-            None if revisions.is(revision_of(rollout, pod)) => Stage::Current,
+        Task::Update(_) if requests.others && (request.is_none() || suspended.is_some()) => Stage::Started,
+        Task::Update(revisions) => match step {
+            Some(_) => of_request(rollout, rank, request, requests.made),
+            None if revisions.is_target(revision_of(rollout, pod)) => Stage::Current,
             // Until the ReplicaSet has the template, only the request proves the update. When Pods go back, the
             // ReplicaSet gets nothing.
-            None if asked.done && !work.back && revisions.will_be(revision_of(rollout, pod)) => {
+            None if requests.done && !work.back && revisions.becomes_target(revision_of(rollout, pod)) => {
                 Stage::Current
             }
             None => Stage::Unmarked,
@@ -99,12 +99,12 @@ pub(super) fn stage(
     }
 }
 
-/// The Pod's place in the order. The Pod that was updated last goes back first.
-fn rank(rollout: &Rollout, work: &Work<'_>, pod: &Pod, of_node: Option<u32>) -> Rank {
+/// The Pod's position in the order. The Pod that was updated last goes back first.
+fn rank(rollout: &Rollout, work: &Work<'_>, pod: &Pod, number_on_node: Option<u32>) -> Rank {
     let turn = |first: u32, back: u32| if work.back { back } else { first };
-    match (ordinal(rollout, &pod.key.name), of_node.unwrap_or_default()) {
+    match (ordinal(rollout, &pod.key.name), number_on_node.unwrap_or_default()) {
         (Some(ordinal), _) => Rank::Ordinal(turn(u32::MAX.saturating_sub(ordinal), ordinal)),
-        (None, of_node) if pod.ready => Rank::Available(turn(of_node, u32::MAX.saturating_sub(of_node))),
+        (None, number) if pod.ready => Rank::Available(turn(number, u32::MAX.saturating_sub(number))),
         (None, _) => Rank::Broken,
     }
 }

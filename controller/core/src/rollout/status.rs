@@ -1,19 +1,19 @@
 //! The status of a rollout.
 
-use pitstop_api::condition::{self, Progress, Standing};
+use pitstop_api::condition::{self, Progress, Summary};
 use pitstop_api::rollout::{
     InPlaceRolloutStatus, MAX_PODS, Phase, PodOfInterest, PodState, Restart, RollResult, Update, UpdateEnd,
     conditions,
 };
 
+use super::report::{ExhaustedBudget, Report};
 use super::roll::Memory;
 use super::stage::Stage;
-use super::told::{Disrupted, Told};
 use super::{Rollout, arm, child, history};
 use crate::change::Note;
 use crate::engine::{LEFT_PARKED, RELEASED};
 use crate::key::ObjectKey;
-use crate::kind::{Around, Cx, note};
+use crate::kind::{Cx, Lookup, note};
 use crate::measure::Measure;
 
 /// Longest message of a Pod or of an update, in characters.
@@ -44,33 +44,33 @@ const ROLLING_BACK: &str = "RolloutRollingBack";
 
 /// Every reason that a condition of a rollout, or an event on it, can have.
 pub fn all_reasons() -> impl Iterator<Item = &'static str> {
-    let said = [
-        Told::Invalid(String::new()),
-        Told::Conflict(ObjectKey::default()),
-        Told::Idle,
-        Told::Restarted,
-        Told::Reading,
-        Told::Missing,
-        Told::Unreadable(String::new()),
-        Told::TooManySelectors,
-        Told::NeedsUnavailability,
-        Told::Restarting,
-        Told::Updating,
-        Told::RollingBack,
-        Told::CannotRollBack(String::new()),
-        Told::Controller,
-        Told::UnknownPark(String::new()),
-        Told::ReleaseRefused(String::new()),
-        Told::Canary,
-        Told::Budget { unavailable: 0, most: 0 },
-        Told::Disruption(Disrupted::default()),
-        Told::Paused,
-        Told::Refused(String::new()),
-        Told::PodsFailed,
-        Told::UntouchedPodsFail,
-        Told::Late,
+    let all = [
+        Report::Invalid(String::new()),
+        Report::Conflict(ObjectKey::default()),
+        Report::Idle,
+        Report::Restarted,
+        Report::Reading,
+        Report::Missing,
+        Report::Unreadable(String::new()),
+        Report::TooManySelectors,
+        Report::NeedsUnavailability,
+        Report::Restarting,
+        Report::Updating,
+        Report::RollingBack,
+        Report::CannotRollBack(String::new()),
+        Report::Controller,
+        Report::UnknownPark(String::new()),
+        Report::ReleaseRefused(String::new()),
+        Report::Canary,
+        Report::Budget { unavailable: 0, most: 0 },
+        Report::Disruption(ExhaustedBudget::default()),
+        Report::Paused,
+        Report::Refused(String::new()),
+        Report::PodsFailed,
+        Report::UntouchedPodsFail,
+        Report::Late,
     ];
-    said.map(|told| told.reason())
+    all.map(|report| report.reason())
         .into_iter()
         .chain([BEGAN, COMPLETED, RELEASED, LEFT_PARKED, STALLED, ROLLING_BACK])
         .chain(arm::REASONS)
@@ -80,7 +80,7 @@ pub fn all_reasons() -> impl Iterator<Item = &'static str> {
 
 /// The restart and the update in the status.
 #[derive(Clone, Debug)]
-pub(super) struct Doing {
+pub(super) struct RollStatus {
     /// `status.restart`.
     pub(super) restart: Option<Restart>,
     /// `status.restartedAt`.
@@ -89,7 +89,7 @@ pub(super) struct Doing {
     pub(super) update: Option<Update>,
 }
 
-impl Doing {
+impl RollStatus {
     /// From the status.
     pub(super) fn of(status: &InPlaceRolloutStatus) -> Self {
         let InPlaceRolloutStatus { restart, restarted_at, update, .. } = status;
@@ -109,22 +109,19 @@ fn restarts(status: &InPlaceRolloutStatus) -> Option<&String> {
 
 /// Whether the update that the workload is parked for fails in its Pods.
 pub(super) fn has_failed(status: &InPlaceRolloutStatus) -> bool {
-    let said = condition::find(&status.conditions, conditions::COMPLETE).map(|said| said.reason.as_str());
-    let told = [Told::PodsFailed, Told::UntouchedPodsFail, Told::CannotRollBack(String::new()), Told::Late];
-    let stalled = status.phase == Some(Phase::Stalled) && told.iter().any(|told| said == Some(told.reason()));
+    let reason = condition::find(&status.conditions, conditions::COMPLETE).map(|c| c.reason.as_str());
+    let failures =
+        [Report::PodsFailed, Report::UntouchedPodsFail, Report::CannotRollBack(String::new()), Report::Late];
+    let stalled = status.phase == Some(Phase::Stalled) && failures.iter().any(|r| reason == Some(r.reason()));
     status.update.as_ref().is_some_and(|update| match update.ended {
         None => update.rolling_back || stalled,
         Some(end) => end == UpdateEnd::RolledBack,
     })
 }
 
-fn ended(update: Option<&Update>) -> Option<UpdateEnd> {
-    update.and_then(|update| update.ended)
-}
-
 /// How an update ended with this change of the status.
 fn ends(old: &InPlaceRolloutStatus, new: &InPlaceRolloutStatus) -> Option<UpdateEnd> {
-    let of = |status: &InPlaceRolloutStatus| ended(status.update.as_ref());
+    let of = |status: &InPlaceRolloutStatus| status.update.as_ref().and_then(|update| update.ended);
     of(new).filter(|_| old.update != new.update)
 }
 
@@ -133,11 +130,11 @@ pub(super) fn status(
     cx: Cx<'_>,
     rollout: &Rollout,
     memory: &Memory,
-    around: &dyn Around<Rollout>,
-    told: &Told,
-    doing: Doing,
+    lookup: &dyn Lookup<Rollout>,
+    report: &Report,
+    roll: RollStatus,
 ) -> InPlaceRolloutStatus {
-    let Doing { restart, restarted_at, update } = doing;
+    let RollStatus { restart, restarted_at, update } = roll;
     let old = &rollout.status;
     let mut new = old.clone();
     (new.restart, new.restarted_at, new.update) = (restart, restarted_at, update);
@@ -145,13 +142,13 @@ pub(super) fn status(
     let goes_on = same && (new.restart.is_some() || under_way(&new).is_some());
     let ends = history::ends(old, &new).is_some_and(|result| result != RollResult::GivenUp);
     // `Updated` is only reported after all Pods were looked at.
-    let looked = memory.swept || *told == Told::Ended(UpdateEnd::Updated);
+    let looked = memory.swept || *report == Report::Ended(UpdateEnd::Updated);
     if looked && (goes_on || ends) {
         let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let tally = memory.tally();
         (new.pods, new.current) = (count(tally.pods), count(tally.current));
         (new.started, new.failed) = (count(memory.sorted.started.len()), count(memory.sorted.failed.len()));
-        new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, around) } else { Vec::new() };
+        new.pods_of_interest = if goes_on { pods_of_interest(rollout, memory, lookup) } else { Vec::new() };
     } else if !same {
         // A restart or update begins, or is given up. The counts of one that ended stay.
         if !ends {
@@ -163,7 +160,7 @@ pub(super) fn status(
         new.pods_of_interest.clear();
     }
     history::record(cx.wall, &memory.gaps, old, &mut new);
-    let phase = phase(old.phase, told, new.update.is_some());
+    let phase = phase(old.phase, report, new.update.is_some());
     (new.phase, new.observed_generation) = (Some(phase), rollout.generation);
     let progress = match phase {
         Phase::Idle | Phase::Complete => Progress::Succeeded,
@@ -173,36 +170,36 @@ pub(super) fn status(
     if progress != Progress::Failed {
         new.conditions.retain(|c| ![conditions::FAILED, conditions::STALLED].contains(&&*c.type_));
     }
-    let message = told.message(rollout, &new);
-    let standing = Standing { progress, phase: phase.name(), reason: told.reason(), message: &message };
-    condition::record(&mut new.conditions, standing, cx.wall, rollout.generation);
-    arm::tell(cx, rollout, memory, &mut new);
+    let message = report.message(rollout, &new);
+    let summary = Summary { progress, phase: phase.name(), reason: report.reason(), message: &message };
+    condition::record(&mut new.conditions, summary, cx.wall, rollout.generation);
+    arm::set_condition(cx, rollout, memory, &mut new);
     new
 }
 
 /// The phase of a report. A new rollout that finds its workload parked is `Pending` until it knows the revision; one
 /// that stood by is not.
-fn phase(old: Option<Phase>, told: &Told, update: bool) -> Phase {
-    match (told, old) {
-        (Told::Controller, None | Some(Phase::Pending)) if !update => Phase::Pending,
-        (Told::Reading, Some(Phase::Idle | Phase::Complete | Phase::Progressing)) => Phase::Progressing,
-        _ => told.phase(),
+fn phase(old: Option<Phase>, report: &Report, update: bool) -> Phase {
+    match (report, old) {
+        (Report::Controller, None | Some(Phase::Pending)) if !update => Phase::Pending,
+        (Report::Reading, Some(Phase::Idle | Phase::Complete | Phase::Progressing)) => Phase::Progressing,
+        _ => report.phase(),
     }
 }
 
 pub(super) fn pods_of_interest(
     rollout: &Rollout,
     memory: &Memory,
-    around: &dyn Around<Rollout>,
+    lookup: &dyn Lookup<Rollout>,
 ) -> Vec<PodOfInterest> {
-    let Some(mark) = memory.mark() else { return Vec::new() };
+    let Some(work_id) = memory.work_id() else { return Vec::new() };
     let of = |state| move |key| (state, key);
     let all = memory.sorted.failed.iter().map(of(PodState::Failed));
     let all = all.chain(memory.sorted.started.iter().map(of(PodState::Started))).take(MAX_PODS);
     let named = all.filter_map(|(state, key)| {
-        let request = child::key(mark, &*around.pod(key)?);
+        let request = child::key(work_id, &*lookup.pod(key)?);
         // A restart is the last step, so it is looked up first.
-        let found = child::KINDS.into_iter().find_map(|kind| around.relative(kind, &request));
+        let found = child::KINDS.into_iter().find_map(|kind| lookup.relative(kind, &request));
         let own = memory.sorted.pods.get(key).map_or("", |seen| match &seen.stage {
             Stage::Failed(why) => why,
             _ => "",
@@ -213,7 +210,7 @@ pub(super) fn pods_of_interest(
                 "another client's object has the name of the request".to_owned()
             }
             Some(found) => found.ended.filter(|ended| !ended.complete).map_or("", |e| e.message).to_owned(),
-            None if child::others_begun(around, key) => "waits for a request of another client".to_owned(),
+            None if child::others_begun(lookup, key) => "waits for a request of another client".to_owned(),
             None => String::new(),
         };
         let message = condition::truncate(&message, MAX_MESSAGE);
@@ -227,7 +224,7 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
     let new = &rollout.status;
     let last = condition::find(&new.conditions, conditions::COMPLETE);
     let message = last.map_or("", |last| &last.message);
-    let says = || format!("Rollout {}: {message}", rollout.key);
+    let text = || format!("Rollout {}: {message}", rollout.key);
     let mut notes = Vec::new();
     if new.restart.is_some() && old.restart != new.restart {
         notes.push(note(rollout, false, BEGAN, format!("Rollout {} restarts Pods", rollout.key)));
@@ -236,9 +233,9 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
         notes.push(note(rollout, false, BEGAN, format!("Rollout {} updates Pods", rollout.key)));
     }
     match ends(old, new) {
-        Some(UpdateEnd::Updated) => notes.push(note(rollout, false, COMPLETED, says())),
+        Some(UpdateEnd::Updated) => notes.push(note(rollout, false, COMPLETED, text())),
         Some(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => {
-            notes.push(note(rollout, false, RELEASED, says()));
+            notes.push(note(rollout, false, RELEASED, text()));
         }
         // `Stalled` is reported below.
         Some(UpdateEnd::RolledBack) | None => {}
@@ -246,13 +243,13 @@ pub(super) fn notes(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Vec<Note> 
     let rolls_back =
         |status: &InPlaceRolloutStatus| status.update.as_ref().is_some_and(|update| update.rolling_back);
     if rolls_back(new) && !rolls_back(old) {
-        notes.push(note(rollout, true, ROLLING_BACK, says()));
+        notes.push(note(rollout, true, ROLLING_BACK, text()));
     }
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
-        notes.push(note(rollout, false, COMPLETED, says()));
+        notes.push(note(rollout, false, COMPLETED, text()));
     }
     if new.phase == Some(Phase::Stalled) && old.phase != new.phase {
-        notes.push(note(rollout, true, STALLED, says()));
+        notes.push(note(rollout, true, STALLED, text()));
     }
     notes
 }
@@ -262,8 +259,8 @@ pub(super) fn measure(rollout: &Rollout, old: &InPlaceRolloutStatus) -> Option<M
     let new = &rollout.status;
     let ended = |complete, reason| Some(Measure::Ended { kind: super::ID, complete, reason });
     let failed = |status: &InPlaceRolloutStatus| {
-        let said = condition::find(&status.conditions, conditions::COMPLETE)?;
-        [PODS_FAILED, UNTOUCHED_PODS_FAIL].into_iter().find(|reason| said.reason == *reason)
+        let complete = condition::find(&status.conditions, conditions::COMPLETE)?;
+        [PODS_FAILED, UNTOUCHED_PODS_FAIL].into_iter().find(|reason| complete.reason == *reason)
     };
     if new.restarted_at.is_some() && old.restarted_at != new.restarted_at {
         return ended(true, RESTARTED);

@@ -5,12 +5,12 @@ use pitstop_api::rollout::{Phase, TargetKind, Update, UpdateEnd};
 
 use super::Rollout;
 use super::commit::{self, Left};
-use super::plan::{Next, Wants, go_on, wait, with_workload};
+use super::plan::{Next, Purpose, go_on, wait, with_workload};
+use super::report::Report;
 use super::roll::Memory;
-use super::status::{Doing, MAX_MESSAGE, pods_of_interest, under_way};
+use super::status::{MAX_MESSAGE, RollStatus, pods_of_interest, under_way};
 use super::sweep::{delete, has_others};
-use super::told::Told;
-use super::work::{Revisions, What, Work};
+use super::work::{Revisions, Task, Work};
 use crate::deed::{Commit, Deed, Release, Strategy};
 use crate::key::ObjectKey;
 use crate::kind::{Cx, Sight};
@@ -18,15 +18,15 @@ use crate::template::Change;
 use crate::workload::{Parked, Template, Version, Workload};
 
 /// The update whose Pods go back.
-pub(super) fn goes_back(rollout: &Rollout) -> Option<&Update> {
+pub(super) fn rollback(rollout: &Rollout) -> Option<&Update> {
     rollout.status.update.as_ref().filter(|update| update.rolling_back && update.ended.is_none())
 }
 
 /// Updates a parked workload.
 pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory, parked: &Parked) -> Next {
     // The Pods are listed once all known Pods are done.
-    let back = goes_back(sight.request).and_then(|update| update.from.as_ref());
-    let of = format!("generation {}{}", parked.generation, if back.is_some() { ", back" } else { "" });
+    let back = rollback(sight.request).and_then(|update| update.from.as_ref());
+    let name = format!("generation {}{}", parked.generation, if back.is_some() { ", back" } else { "" });
     let useful = |_: &Memory, workload: &Workload| {
         let template = workload.template.as_ref();
         let same = |template: &Template| {
@@ -34,10 +34,10 @@ pub(super) fn update(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
         };
         template.is_some_and(|template| template.generation >= parked.generation && same(template))
     };
-    let wants = Wants { of: &of, pods: false, rests: false };
-    with_workload(cx, sight, memory, wants, useful, |memory, workload| {
-        let Some(template) = &workload.template else { return Next::only(sight.request, Told::Reading) };
-        Updating { cx, sight, kind: parked.kind, workload, template, of: &of }.next(memory)
+    let purpose = Purpose { name: &name, pods: false, at_rest: false };
+    with_workload(cx, sight, memory, purpose, useful, |memory, workload| {
+        let Some(template) = &workload.template else { return Next::only(sight.request, Report::Reading) };
+        Updating { cx, sight, kind: parked.kind, workload, template, purpose: &name }.next(memory)
     })
 }
 
@@ -49,7 +49,7 @@ struct Updating<'a> {
     workload: &'a Workload,
     template: &'a Template,
     /// Purpose of the list of Pods.
-    of: &'a str,
+    purpose: &'a str,
 }
 
 impl Updating<'_> {
@@ -62,7 +62,7 @@ impl Updating<'_> {
             // The watch reports a new mark.
             memory.stopped = true;
             let value = template.parked.clone().unwrap_or_default();
-            return Next::only(rollout, Told::UnknownPark(value));
+            return Next::only(rollout, Report::UnknownPark(value));
         };
         if !template.holds {
             return self.let_go(memory, UpdateEnd::Superseded, "", Strategy::AsIs);
@@ -72,10 +72,10 @@ impl Updating<'_> {
         let last = self.last(revision);
         match last {
             Some(update) if update.ended == Some(UpdateEnd::RolledBack) => return self.is_back(memory, to),
-            Some(update) if goes_back(rollout).is_some() => return self.go_back(memory, update, to),
+            Some(update) if rollback(rollout).is_some() => return self.go_back(memory, update, to),
             _ => {}
         }
-        if let Some(why) = commit::why_not(kind, template) {
+        if let Some(why) = commit::why_not_in_place(kind, template) {
             // A workload without Pods already follows its template.
             return match self.workload.desired {
                 0 => self.release(memory, to),
@@ -86,10 +86,10 @@ impl Updating<'_> {
             Some((None, _)) => self.go_on(memory, revision, to),
             Some((Some(UpdateEnd::NotInPlace), why)) => self.let_go(memory, UpdateEnd::NotInPlace, why, to),
             Some((Some(_), _)) | None => {
-                memory.begins();
+                memory.begin_work();
                 let (revision, generation) = (revision.to_owned(), template.generation);
                 let update = Update { revision, generation, from: self.previous(), ..Update::default() };
-                self.told(update, Told::Updating)
+                Next::of_update(rollout, update, Report::Updating)
             }
         }
     }
@@ -116,17 +116,12 @@ impl Updating<'_> {
         }
         // A DaemonSet's controller does not report it.
         let update = status.update.as_ref().filter(|_| kind == TargetKind::DaemonSet);
-        let told = update.and_then(|update| match update.ended {
+        let last = update.and_then(|update| match update.ended {
             Some(UpdateEnd::Updated) => Some(update.revision.clone()),
             _ => update.from.clone(),
         });
-        told.filter(|told| self.template.changes.contains_key(told))
+        last.filter(|last| self.template.changes.contains_key(last))
             .or_else(|| self.template.previous.clone())
-    }
-
-    /// Reports the update.
-    fn told(&self, update: Update, told: Told) -> Next {
-        Next::of_update(self.sight.request, update, told)
     }
 
     fn go_on(&self, memory: &mut Memory, revision: &str, to: Strategy) -> Next {
@@ -134,8 +129,8 @@ impl Updating<'_> {
         let work = Work::update(sight.request, revision, template, partition(to));
         let next = go_on(cx, sight, memory, &work, workload);
         if let Some(update) = next.as_ref().and_then(|next| self.gives_up(memory, next)) {
-            memory.begins();
-            return self.told(update, Told::RollingBack);
+            memory.begin_work();
+            return Next::of_update(sight.request, update, Report::RollingBack);
         }
         if let Some(why) = memory.why_not_in_place() {
             let why = why.to_owned();
@@ -149,13 +144,14 @@ impl Updating<'_> {
         let rollout = self.sight.request;
         let enough = memory.sorted.failed.len() >= rollout.spec.failure_threshold() as usize
             || !memory.sorted.waits.is_empty();
-        let update = rollout.status.update.as_ref().filter(|_| next.told == Told::PodsFailed && enough)?;
+        let update =
+            rollout.status.update.as_ref().filter(|_| next.report == Report::PodsFailed && enough)?;
         let known = update.from.as_ref().is_some_and(|from| *from != update.revision);
         // If all Pods were updated, their ReplicaSet has the new template already.
         if !rollout.spec.rolls_back() || !known || self.template.sets.swapped() {
             return None;
         }
-        let failed = pods_of_interest(rollout, memory, self.sight.around).into_iter().next();
+        let failed = pods_of_interest(rollout, memory, self.sight.lookup).into_iter().next();
         let why = failed.map_or(String::new(), |pod| format!("Pod {} failed: {}", pod.name, pod.message));
         Some(Update { rolling_back: true, message: truncate(&why, MAX_MESSAGE), ..update.clone() })
     }
@@ -168,8 +164,8 @@ impl Updating<'_> {
         // If Pods cannot go back, the workload stays parked, as after a failure.
         let cannot = |memory: &mut Memory, why: String| {
             memory.stopped = true;
-            memory.sort(cx.now, rollout, &work, workload, sight.around);
-            Next::only(rollout, Told::CannotRollBack(why))
+            memory.sort(cx.now, rollout, &work, workload, sight.lookup);
+            Next::only(rollout, Report::CannotRollBack(why))
         };
         if !template.changes.get(back).is_some_and(Change::is_none) {
             return cannot(memory, format!("the previous revision {back} is not kept"));
@@ -185,7 +181,7 @@ impl Updating<'_> {
             }
             let ended = Some(UpdateEnd::RolledBack);
             let update = Update { ended, rolling_back: false, ..update.clone() };
-            self.told(update, Told::Ended(UpdateEnd::RolledBack))
+            Next::of_update(rollout, update, Report::Ended(UpdateEnd::RolledBack))
         })
     }
 
@@ -196,15 +192,15 @@ impl Updating<'_> {
         // Pods are still reported: sorting forgets those that are gone.
         let revision = template.revision.as_deref().unwrap_or_default();
         let work = Work::update(sight.request, revision, template, partition(to));
-        memory.sort(self.cx.now, sight.request, &work, workload, sight.around);
+        memory.sort(self.cx.now, sight.request, &work, workload, sight.lookup);
         let deed = delete(self.cx, self.sight, memory, |_| true);
         let wake_at = memory.unshown.deleted_until(self.cx.now);
-        Next { deed, wake_at, ..Next::only(self.sight.request, Told::Ended(UpdateEnd::RolledBack)) }
+        Next { deed, wake_at, ..Next::only(self.sight.request, Report::Ended(UpdateEnd::RolledBack)) }
     }
 
     /// Whether every listed Pod is as the work wants it.
     fn all_are(&self, memory: &Memory, work: &Work<'_>) -> bool {
-        memory.listed_are(self.sight.request, work, self.of, Revisions::will_be)
+        memory.listed_are(self.sight.request, work, self.purpose, Revisions::becomes_target)
     }
 
     /// Every Pod that the watch has shown is done. Lists the Pods to find others. Releases the workload once its
@@ -239,7 +235,7 @@ impl Updating<'_> {
 
     /// Waits for the controller. Reads the workload again, and lists its Pods if `pods`.
     fn waits(&self, memory: &mut Memory, pods: bool) -> Next {
-        wait(self.cx, self.sight, memory, self.of, pods)
+        wait(self.cx, self.sight, memory, self.purpose, pods)
     }
 
     /// Releases the workload before all Pods are updated, once the status says so.
@@ -256,40 +252,38 @@ impl Updating<'_> {
         });
         let update = Update { ended: Some(end), rolling_back: false, message, ..began };
         let stored = rollout.status.update.as_ref() == Some(&update);
-        let told = self.told(update, Told::Ended(end));
+        let next = Next::of_update(rollout, update, Report::Ended(end));
         if !stored {
-            return told;
+            return next;
         }
-        let next = self.release(memory, to);
-        let why = if matches!(next.told, Told::ReleaseRefused(_)) { next.told } else { told.told };
-        Next { told: why, deed: next.deed, wake_at: next.wake_at, ..told }
+        let Next { report, deed, wake_at, .. } = self.release(memory, to);
+        let report = if matches!(report, Report::ReleaseRefused(_)) { report } else { next.report };
+        Next { report, deed, wake_at, ..next }
     }
 
     fn release(&self, memory: &Memory, to: Strategy) -> Next {
         let Version { name, uid, resource_version } = self.version();
         let key = ObjectKey::new(&self.sight.request.key.namespace, name);
-        self.write(
-            memory,
-            Deed::Release(Box::new(Release { kind: self.kind, key, uid, resource_version, to })),
-        )
+        let release = Release { kind: self.kind, key, uid, resource_version, to };
+        self.write(memory, Deed::Release(Box::new(release)))
     }
 
     /// Does that, unless the API server just refused it, or the watch may still show it.
     fn write(&self, memory: &Memory, deed: Deed) -> Next {
         let rollout = self.sight.request;
         if let Some((result, until)) = memory.release(self.cx.now) {
-            let told = result.map_or_else(|why| Told::ReleaseRefused(why.to_owned()), |()| Told::Updating);
-            return Next { wake_at: Some(until), ..Next::only(rollout, told) };
+            let report = result.map_or_else(|why| Report::ReleaseRefused(why.into()), |()| Report::Updating);
+            return Next { wake_at: Some(until), ..Next::only(rollout, report) };
         }
-        Next { deed: Some(deed), ..Next::only(rollout, Told::Updating) }
+        Next { deed: Some(deed), ..Next::only(rollout, Report::Updating) }
     }
 }
 
 /// How many listed Pods are of the revision, including those left alone.
 fn of_revision(memory: &Memory, work: &Work<'_>) -> usize {
-    let What::Update(revisions) = &work.what else { return 0 };
+    let Task::Update(revisions) = &work.task else { return 0 };
     let listed = memory.listed.as_ref().map_or(&[][..], |(_, listed)| listed);
-    listed.iter().filter(|pod| revisions.is(pod.revision)).count()
+    listed.iter().filter(|pod| revisions.is_target(pod.revision)).count()
 }
 
 /// The user's partition: Pods with lower ordinals are left alone.
@@ -302,34 +296,31 @@ pub(super) fn settle(cx: Cx<'_>, sight: &Sight<'_, Rollout>, memory: &mut Memory
     let rollout = sight.request;
     let began = rollout.status.update.clone()?;
     if began.ended == Some(UpdateEnd::RolledBack) {
-        return Some(settled(rollout, began, UpdateEnd::Superseded));
+        return Some(end_update(rollout, began, UpdateEnd::Superseded));
     }
     let revision = under_way(&rollout.status)?.to_owned();
-    let of = format!("what came of {revision}");
+    let name = format!("what came of {revision}");
     let useful = |memory: &Memory, workload: &Workload| {
-        let listed = memory.listed.as_ref().is_some_and(|(listed, _)| *listed == of);
+        let listed = memory.listed.as_ref().is_some_and(|(of, _)| *of == name);
         listed && workload.template.as_ref().is_some_and(|template| template.parked.is_none())
     };
-    let wants = Wants { of: &of, pods: true, rests: false };
-    Some(with_workload(cx, sight, memory, wants, useful, |memory, workload| {
+    let purpose = Purpose { name: &name, pods: true, at_rest: false };
+    Some(with_workload(cx, sight, memory, purpose, useful, |memory, workload| {
         let template = workload.template.clone().unwrap_or_default();
         let work = Work::update(rollout, &revision, &template, workload.partition);
         memory.give_up(cx.now);
-        memory.sort(cx.now, rollout, &work, workload, sight.around);
+        memory.sort(cx.now, rollout, &work, workload, sight.lookup);
         // If the ReplicaSet has not got the template, only requests show what its Pods have.
-        let all =
-            memory.listed_are(rollout, &work, &of, Revisions::is) && !has_others(sight, memory, &work.mark);
-        settled(
-            rollout,
-            began,
-            if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded },
-        )
+        let all = memory.listed_are(rollout, &work, &name, Revisions::is_target)
+            && !has_others(sight, memory, &work.id);
+        let end = if all && !template.holds { UpdateEnd::Updated } else { UpdateEnd::Superseded };
+        end_update(rollout, began, end)
     }))
 }
 
 /// Ends the update with that result.
-fn settled(rollout: &Rollout, began: Update, end: UpdateEnd) -> Next {
+fn end_update(rollout: &Rollout, began: Update, end: UpdateEnd) -> Next {
     let update = Update { ended: Some(end), rolling_back: false, message: String::new(), ..began };
-    let next = Next::only(rollout, Told::Ended(end));
-    Next { doing: Doing { update: Some(update), ..next.doing }, ..next }
+    let next = Next::only(rollout, Report::Ended(end));
+    Next { roll: RollStatus { update: Some(update), ..next.roll }, ..next }
 }

@@ -8,19 +8,19 @@ use super::child::KINDS;
 use super::selected::Wish;
 use super::{Rollout, child};
 use crate::deed::Deed;
-use crate::hold::admission::other_class;
+use crate::hold::admission::qos_change;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{Around, Relative};
+use crate::kind::{Lookup, Relative};
 use crate::pod::{Container, Pod};
-use crate::template::{Change, Image, Lacks, Size, Wanted, same_image, same_repository};
+use crate::template::{Change, Delta, Image, Size, Wanted, same_image, same_repository};
 use crate::workload::{Sets, Template, Workload, revision_hash};
 
 /// The work of a rollout on its Pods.
 pub struct Work<'a> {
-    /// The part that the names of its requests share.
-    pub(super) mark: String,
+    /// The names of all its requests contain it.
+    pub(super) id: String,
     /// A restart or an update.
-    pub(super) what: What<'a>,
+    pub(super) task: Task<'a>,
     /// Pods of a `StatefulSet` with lower ordinals are left alone.
     pub(super) partition: u32,
     /// Pods go back to what they had before.
@@ -28,7 +28,7 @@ pub struct Work<'a> {
 }
 
 /// A restart, or an update.
-pub(super) enum What<'a> {
+pub(super) enum Task<'a> {
     /// The containers are restarted.
     Restart(&'a Restart),
     /// The containers get what they lack.
@@ -52,8 +52,8 @@ pub(super) struct Revisions<'a> {
 impl<'a> Work<'a> {
     /// The work of a restart.
     pub(super) fn restart(rollout: &Rollout, restart: &'a Restart, workload: &Workload) -> Self {
-        let mark = child::mark(rollout, &restart.restarted_at);
-        Self { mark, what: What::Restart(restart), partition: workload.partition, back: false }
+        let id = child::work_id(rollout, &restart.restarted_at);
+        Self { id, task: Task::Restart(restart), partition: workload.partition, back: false }
     }
 
     /// The work of an update to that revision. `partition`: that of the workload when it is not parked.
@@ -68,15 +68,15 @@ impl<'a> Work<'a> {
         let unsure = rollout.status.update.as_ref().is_some_and(|update| update.from.is_none());
         let hash = revision_hash(revision);
         let revisions = Revisions { revision, hash, wish: None, changes, sets, unsure };
-        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition, back: false }
+        Self { id: update_id(rollout, revision), task: Task::Update(revisions), partition, back: false }
     }
 
-    /// The work that gives selected Pods what the spec says. `revision` stands for that.
+    /// The work that gives selected Pods what the spec says. `revision` identifies that.
     pub(super) fn selected(rollout: &'a Rollout, revision: &'a str) -> Self {
         let (hash, wish) = (revision_hash(revision), Some(Wish::of(&rollout.spec)));
         let revisions =
             Revisions { revision, hash, wish, changes: BTreeMap::new(), sets: None, unsure: false };
-        Self { mark: mark_of(rollout, revision), what: What::Update(revisions), partition: 0, back: false }
+        Self { id: update_id(rollout, revision), task: Task::Update(revisions), partition: 0, back: false }
     }
 
     /// The first step for the Pod whose request has not succeeded, made or not. None if each has. All requests for one
@@ -85,57 +85,57 @@ impl<'a> Work<'a> {
         &self,
         rollout: &Rollout,
         pod: &Pod,
-        around: &'b dyn Around<Rollout>,
+        lookup: &'b dyn Lookup<Rollout>,
     ) -> Result<Option<Step<'b>>, String> {
-        let key = child::key(&self.mark, pod);
-        let asks = self.steps(rollout, pod)?;
-        let last = asks.len().saturating_sub(1);
-        let steps = asks.into_iter().enumerate().map(|(i, asks)| {
-            let request = around.relative(asks.kind(), &key);
-            Step { asks, request, last: i == last }
+        let key = child::key(&self.id, pod);
+        let payloads = self.payloads(rollout, pod)?;
+        let last = payloads.len().saturating_sub(1);
+        let steps = payloads.into_iter().enumerate().map(|(i, payload)| {
+            let request = lookup.relative(payload.kind(), &key);
+            Step { payload, request, last: i == last }
         });
         let done = |step: &Step<'_>| {
             let request = step.request.as_ref().filter(|request| request.is_of(&rollout.uid));
             request.and_then(|request| request.ended).is_some_and(|ended| ended.complete)
         };
         let next = steps.into_iter().find(|step| !done(step));
-        let open = match &self.what {
-            What::Restart(_) => None,
-            What::Update(_) => open(rollout, &key, around),
+        let open = match &self.task {
+            Task::Restart(_) => None,
+            Task::Update(_) => open(rollout, &key, lookup),
         };
         Ok(open.or(next))
     }
 
-    /// The steps for the Pod, in order.
-    fn steps(&self, rollout: &Rollout, pod: &Pod) -> Result<Vec<Asks>, String> {
+    /// What the requests for the Pod ask for, in order.
+    fn payloads(&self, rollout: &Rollout, pod: &Pod) -> Result<Vec<Payload>, String> {
         let restarts = |but: &[Image]| {
             let left = child::containers(rollout, pod).map(|container| container.name.clone());
             let left = left.filter(|name| !but.iter().any(|image| image.container == *name));
-            Asks::Restart(left.collect())
+            Payload::Restart(left.collect())
         };
-        match &self.what {
-            What::Restart(_) => Ok(vec![restarts(&[])]),
-            What::Update(revisions) => {
-                let Lacks { sizes, images, restart } = revisions.lacks(pod)?;
-                let restart = if restart { restarts(&images) } else { Asks::Restart(Vec::new()) };
-                let steps = [Asks::Resources(sizes), Asks::Images(images), restart];
-                Ok(steps.into_iter().filter(Asks::is_some).collect())
+        match &self.task {
+            Task::Restart(_) => Ok(vec![restarts(&[])]),
+            Task::Update(revisions) => {
+                let Delta { sizes, images, restart } = revisions.lacks(pod)?;
+                let restart = if restart { restarts(&images) } else { Payload::Restart(Vec::new()) };
+                let payloads = [Payload::Resources(sizes), Payload::Images(images), restart];
+                Ok(payloads.into_iter().filter(Payload::is_some).collect())
             }
         }
     }
 }
 
 /// The first own request of that name that has not succeeded. A Pod may have what it lacked before its request ends.
-fn open<'a>(rollout: &Rollout, key: &ObjectKey, around: &'a dyn Around<Rollout>) -> Option<Step<'a>> {
-    let requests = KINDS.into_iter().filter_map(|kind| around.relative(kind, key));
+fn open<'a>(rollout: &Rollout, key: &ObjectKey, lookup: &'a dyn Lookup<Rollout>) -> Option<Step<'a>> {
+    let requests = KINDS.into_iter().filter_map(|kind| lookup.relative(kind, key));
     let mut own = requests.filter(|request| request.is_of(&rollout.uid));
     let open = own.find(|request| !request.ended.is_some_and(|ended| ended.complete))?;
     // The request exists, so nothing more is asked.
-    Some(Step { asks: Asks::Images(Vec::new()), request: Some(open), last: true })
+    Some(Step { payload: Payload::Images(Vec::new()), request: Some(open), last: true })
 }
 
 /// What a request asks for.
-pub(super) enum Asks {
+pub(super) enum Payload {
     /// A restart of those containers.
     Restart(Vec<String>),
     /// New images.
@@ -144,7 +144,7 @@ pub(super) enum Asks {
     Resources(Vec<Size>),
 }
 
-impl Asks {
+impl Payload {
     /// The kind of the request.
     pub(super) fn kind(&self) -> KindId {
         match self {
@@ -165,7 +165,7 @@ impl Asks {
 
 /// A step for one Pod, and the request under its name.
 pub(super) struct Step<'a> {
-    pub(super) asks: Asks,
+    pub(super) payload: Payload,
     pub(super) request: Option<Relative<'a>>,
     /// No step follows.
     pub(super) last: bool,
@@ -174,19 +174,19 @@ pub(super) struct Step<'a> {
 impl Work<'_> {
     /// Whether the Pod is of the revision of this work, whatever its requests say.
     pub(super) fn is_marked(&self, rollout: &Rollout, pod: &Pod) -> bool {
-        matches!(&self.what, What::Update(revisions) if revisions.is(revision_of(rollout, pod)))
+        matches!(&self.task, Task::Update(revisions) if revisions.is_target(revision_of(rollout, pod)))
     }
 
     /// Marks the Pod for the workload's controller. None for a restart.
-    pub(super) fn tell(&self, rollout: &Rollout, pod: &Pod) -> Option<Deed> {
-        let What::Update(revisions) = &self.what else { return None };
+    pub(super) fn mark(&self, rollout: &Rollout, pod: &Pod) -> Option<Deed> {
+        let Task::Update(revisions) = &self.task else { return None };
         Some(mark(rollout, pod, revisions.revision))
     }
 }
 
-/// The part that the names of an update's requests share.
-pub(super) fn mark_of(rollout: &Rollout, revision: &str) -> String {
-    child::mark(rollout, &format!("revision {revision}"))
+/// ID of the update to that revision.
+pub(super) fn update_id(rollout: &Rollout, revision: &str) -> String {
+    child::work_id(rollout, &format!("revision {revision}"))
 }
 
 /// Marks the Pod with that revision.
@@ -196,7 +196,7 @@ pub(super) fn mark(rollout: &Rollout, pod: &Pod, revision: &str) -> Deed {
         uid: pod.uid.clone(),
         resource_version: pod.resource_version.clone(),
         revision: revision.to_owned(),
-        of: rollout.spec.kind(),
+        kind: rollout.spec.kind(),
     }
 }
 
@@ -207,14 +207,14 @@ pub(super) fn revision_of(rollout: &Rollout, pod: &Pod) -> u64 {
 
 impl Revisions<'_> {
     /// Whether a Pod of that revision lacks nothing. A `Deployment` makes Pods without a revision.
-    pub(super) fn is(&self, revision: u64) -> bool {
+    pub(super) fn is_target(&self, revision: u64) -> bool {
         revision == self.hash || (revision == 0 && self.swapped())
     }
 
     /// Whether a Pod of that revision lacks nothing once it was given what it lacks. A Pod without a mark follows its
     /// `ReplicaSet`, which gets the new template when all Pods are updated.
-    pub(super) fn will_be(&self, revision: u64) -> bool {
-        self.is(revision) || (revision == 0 && self.sets.is_some())
+    pub(super) fn becomes_target(&self, revision: u64) -> bool {
+        self.is_target(revision) || (revision == 0 && self.sets.is_some())
     }
 
     /// Whether new Pods have the new template. A Pod without a revision may still be older.
@@ -224,9 +224,9 @@ impl Revisions<'_> {
 
     /// What the Pod lacks: what its revision lacks, and replacements for what it has of another revision. An update to
     /// that one may have been given up. Changes by admission are never compared. Err: why the Pod cannot get it.
-    fn lacks(&self, pod: &Pod) -> Result<Lacks, String> {
+    fn lacks(&self, pod: &Pod) -> Result<Delta, String> {
         let lacks = match &self.wish {
-            Some(_) if pod.marked == self.hash => Lacks::default(),
+            Some(_) if pod.marked == self.hash => Delta::default(),
             Some(wish) => wish.lacks(pod)?,
             None => self.lacks_of_template(pod)?,
         };
@@ -235,31 +235,31 @@ impl Revisions<'_> {
             let own = container.resources.effective();
             size.map_or(own, |size| size.resources.over(own))
         };
-        match other_class(pod, of).filter(|_| !lacks.sizes.is_empty()) {
+        match qos_change(pod, of).filter(|_| !lacks.sizes.is_empty()) {
             Some(why) => Err(why),
             None => Ok(lacks),
         }
     }
 
     /// The same, by the templates that are kept.
-    fn lacks_of_template(&self, pod: &Pod) -> Result<Lacks, String> {
+    fn lacks_of_template(&self, pod: &Pod) -> Result<Delta, String> {
         Ok(match (self.changes.get(&pod.revision), self.sets) {
             (Some(Change::InPlace(lacks)), Some(sets)) if pod.revision == 0 && self.unsure => {
                 // Resources that admission gave the Pod are left alone.
                 let images = self.compared(pod, sets).images;
-                self.with_others(Lacks { images, ..lacks.clone() }, pod)
+                self.with_others(Delta { images, ..lacks.clone() }, pod)
             }
             (Some(Change::InPlace(lacks)), _) => self.with_others(lacks.clone(), pod),
             (Some(Change::Other(why)), _) => return Err(why.clone()),
-            (None, _) if pod.revision == self.hash => self.with_others(Lacks::default(), pod),
+            (None, _) if pod.revision == self.hash => self.with_others(Delta::default(), pod),
             (None, Some(sets)) => self.compared(pod, sets),
             (None, None) => return Err(format!("the revision of Pod {} is not kept", pod.key.name)),
         })
     }
 
     /// Adds replacements for what the Pod has of another revision.
-    fn with_others(&self, lacks: Lacks, pod: &Pod) -> Lacks {
-        let Lacks { mut sizes, mut images, restart } = lacks;
+    fn with_others(&self, lacks: Delta, pod: &Pod) -> Delta {
+        let Delta { mut sizes, mut images, restart } = lacks;
         let others = self.changes.values().filter_map(|change| match change {
             Change::InPlace(lacks) => Some(lacks),
             Change::Other(_) => None,
@@ -278,17 +278,17 @@ impl Revisions<'_> {
         }
         images.retain(|image| pod.container(&image.container).is_some());
         sizes.retain(|size| pod.container(&size.container).is_some());
-        Lacks { sizes, images, restart }
+        Delta { sizes, images, restart }
     }
 
     /// The same for a Pod that an update left in an unknown state.
-    fn compared(&self, pod: &Pod, sets: &Sets) -> Lacks {
-        let none = Lacks::default();
+    fn compared(&self, pod: &Pod, sets: &Sets) -> Delta {
+        let none = Delta::default();
         let change = match self.changes.get(&0) {
             Some(Change::InPlace(lacks)) => lacks,
             Some(Change::Other(_)) | None => &none,
         };
-        let mut lacks = Lacks { restart: change.restart, ..Lacks::default() };
+        let mut lacks = Delta { restart: change.restart, ..Delta::default() };
         for (name, Wanted { image, resources }) in &sets.wanted {
             let Some(has) = pod.container(name) else { continue };
             let changes = change.images.iter().any(|image| image.container == *name);
@@ -320,18 +320,18 @@ mod tests {
     #[test]
     fn a_pod_gets_what_its_revision_lacks_and_what_it_has_of_yet_another() {
         let images =
-            |before: &str| Change::InPlace(Lacks { images: vec![image(before)], ..Lacks::default() });
+            |before: &str| Change::InPlace(Delta { images: vec![image(before)], ..Delta::default() });
         let (first, second) = (images("web:v1"), images("web:v2"));
         let other = Change::Other("spec.template.spec.x differs".into());
         let template = Template {
-            changes: [("a", first), ("b", second), ("c", Change::InPlace(Lacks::default())), ("d", other)]
+            changes: [("a", first), ("b", second), ("c", Change::InPlace(Delta::default())), ("d", other)]
                 .map(|(label, change)| (label.to_owned(), change))
                 .into(),
             ..Template::default()
         };
         let rollout = super::super::tests::rollout("StatefulSet", &serde_json::json!({}));
         let work = Work::update(&rollout, "c", &template, 0);
-        let What::Update(revisions) = &work.what else { panic!() };
+        let Task::Update(revisions) = &work.task else { panic!() };
         let pod = |label: &str, image: &str| Pod {
             revision: revision_hash(label),
             containers: vec![crate::pod::Container { image: image.into(), ..container("app") }],
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(gets("d", "web:v1"), Err("spec.template.spec.x differs".into()));
         assert!(gets("e", "web:v1").unwrap_err().contains("is not kept"));
         let without = Pod { revision: revision_hash("a"), ..Pod::default() };
-        assert_eq!(revisions.lacks(&without), Ok(Lacks::default()), "it has no such container");
+        assert_eq!(revisions.lacks(&without), Ok(Delta::default()), "it has no such container");
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         let cpu = |cpu| Resources { cpu_request: Some(cpu), ..Resources::default() };
         let sized = |before, resources| {
             let size = Size { container: "app".into(), resources, before };
-            Change::InPlace(Lacks { sizes: vec![size], ..Lacks::default() })
+            Change::InPlace(Delta { sizes: vec![size], ..Delta::default() })
         };
         // Revision `a` had no resources, and `b` had less.
         let changes = [("a", sized(Resources::default(), cpu(300))), ("b", sized(cpu(200), cpu(300)))];
@@ -371,7 +371,7 @@ mod tests {
         };
         let rollout = super::super::tests::rollout("StatefulSet", &serde_json::json!({}));
         let work = Work::update(&rollout, "c", &template, 0);
-        let What::Update(revisions) = &work.what else { panic!() };
+        let Task::Update(revisions) = &work.task else { panic!() };
         let lacks = |label: &str, has| {
             let containers = vec![Container { resources: cpu(has), ..container("app") }];
             let pod = Pod { revision: revision_hash(label), containers, ..Pod::default() };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 
 use super::amounts::Read;
-use crate::pod::Told;
+use crate::pod::Explanation;
 
 /// A condition with the fields that decisions need.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -32,9 +32,9 @@ pub(super) fn is_true<'a>(conditions: &'a [SlimCondition], type_: &str) -> Optio
 }
 
 /// Reason and message of a condition, if it is true.
-pub(super) fn told(conditions: &[SlimCondition], type_: &str) -> Option<Told> {
+pub(super) fn explanation(conditions: &[SlimCondition], type_: &str) -> Option<Explanation> {
     let condition = is_true(conditions, type_)?;
-    Some(Told { reason: condition.reason.clone(), message: condition.message.clone() })
+    Some(Explanation { reason: condition.reason.clone(), message: condition.message.clone() })
 }
 
 /// The Pod is not ready, but not by its kubelet: that last reported all containers ready, and no readiness gate
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn a_node_is_not_ready_by_its_condition_alone() {
         for (status, trouble) in [("True", false), ("False", true), ("Unknown", true)] {
-            let told = conditions(&[("MemoryPressure", "False", ""), ("Ready", status, "R")]);
-            assert_eq!(node_trouble(&told).is_some(), trouble, "{status}");
+            let all = conditions(&[("MemoryPressure", "False", ""), ("Ready", status, "R")]);
+            assert_eq!(node_trouble(&all).is_some(), trouble, "{status}");
         }
         assert!(node_trouble(&conditions(&[("DiskPressure", "False", "")])).is_none());
     }

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::observe::SlimPod;
 pub(super) use super::pods::try_images;
-use super::pods::{self, Version};
+use super::pods::{self, PodVersion};
 use super::reading::Reading as _;
-use super::requests::{HttpRequest, at, delete};
+use super::requests::{HttpRequest, delete, objects};
 use super::workload::{self, WorkloadReading};
 use super::{node, puller, sets};
 use crate::action::Object;
@@ -17,11 +17,13 @@ use crate::deed::{Child, Deed};
 use crate::key::{KindId, ObjectKey};
 use crate::kinds::about;
 
-/// The name of a deed in metrics, and the HTTP request for `by`.
-pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpRequest, request::Error>) {
+/// The name of a deed in metrics, and the HTTP request for `owner`.
+pub(super) fn request(owner: &Object, deed: &Deed) -> (&'static str, Result<HttpRequest, request::Error>) {
     let name = |kind| about(kind).map(|about| &about.writes);
     match deed {
-        Deed::Create(child) => (name(child.kind).map_or("create", |names| names.create), create(by, child)),
+        Deed::Create(child) => {
+            (name(child.kind).map_or("create", |names| names.create), create(owner, child))
+        }
         Deed::Delete { kind, key, uid } => {
             (name(*kind).map_or("delete", |names| names.delete), delete(*kind, key, uid))
         }
@@ -29,8 +31,8 @@ pub(super) fn request(by: &Object, deed: &Deed) -> (&'static str, Result<HttpReq
         Deed::TryImages { key, uid, images } => ("try_pod_images", try_images(key, uid, images)),
         Deed::AskNode(name) => ("ask_node", node::ask(name)),
         Deed::AskWorkload(query) => ("read_workload", WorkloadReading::new((**query).clone()).request()),
-        Deed::MarkPod { key, uid, resource_version, revision, of } => {
-            ("mark_pod", pods::mark(key, Version { uid, resource_version }, revision, *of))
+        Deed::MarkPod { key, uid, resource_version, revision, kind } => {
+            ("mark_pod", pods::mark(key, PodVersion { uid, resource_version }, revision, *kind))
         }
         Deed::Commit(commit) => ("commit_deployment", sets::source(commit)),
         Deed::Release(release) => ("release_workload", workload::release(release)),
@@ -46,19 +48,19 @@ fn api_version(kind: KindId) -> &'static str {
 }
 
 /// The owner reference for an object that the request makes.
-pub(super) fn owned_by(by: &Object) -> Value {
+pub(super) fn owned_by(owner: &Object) -> Value {
     json!({
-        "apiVersion": api_version(by.kind),
-        "kind": by.kind.name(),
-        "name": by.key.name,
-        "uid": by.uid,
+        "apiVersion": api_version(owner.kind),
+        "kind": owner.kind.name(),
+        "name": owner.key.name,
+        "uid": owner.uid,
         "controller": true,
         "blockOwnerDeletion": false,
     })
 }
 
 /// Creates an object. The cluster's garbage collector deletes it with its owner, and it does not block that.
-fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
+fn create(owner: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
     let object = json!({
         "apiVersion": api_version(child.kind),
         "kind": child.kind.name(),
@@ -66,18 +68,18 @@ fn create(by: &Object, child: &Child) -> Result<HttpRequest, request::Error> {
             "name": child.key.name,
             "namespace": child.key.namespace,
             "labels": child.labels,
-            "ownerReferences": [owned_by(by)],
+            "ownerReferences": [owned_by(owner)],
         },
         "spec": child.spec,
     });
     let body = serde_json::to_vec(&object).map_err(request::Error::SerializeBody)?;
-    at(child.kind, &child.key).create(&PostParams::default(), body)
+    objects(child.kind, &child.key).create(&PostParams::default(), body)
 }
 
 /// Releases a suspended object: a merge patch, which the API server refuses for another UID.
 fn resume(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpRequest, request::Error> {
     let change = json!({"metadata": {"uid": uid}, "spec": {"suspend": false}});
-    at(kind, key).patch(&key.name, &PatchParams::default(), &Patch::Merge(change))
+    objects(kind, key).patch(&key.name, &PatchParams::default(), &Patch::Merge(change))
 }
 
 /// Evicts a Pod, as `kubectl drain` does: disruption budgets apply.

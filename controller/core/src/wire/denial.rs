@@ -10,7 +10,7 @@ pub(super) struct Policy {
     /// The component that contains it.
     pub(super) component: &'static str,
     /// What the API server says if the right is missing.
-    pub(super) lacks: &'static str,
+    pub(super) refusal: &'static str,
     /// What pitstop says in that case.
     pub(super) right: &'static str,
     /// What pitstop does not do without the policy.
@@ -19,13 +19,13 @@ pub(super) struct Policy {
 
 /// Judges the answer to a forbidden form: succeeds if the policy is in force, or says why nothing is done.
 pub(super) fn denied(answer: Answer, policy: &Policy) -> Result<(), Failure> {
-    let Policy { name, component, lacks, right, without } = policy;
+    let Policy { name, component, refusal, right, without } = policy;
     let by_the_policy = format!("ValidatingAdmissionPolicy '{name}'");
     match answer {
         Answer::Failed(failure) if matches!(failure.class, Class::Invalid | Class::Fatal) => {
             if failure.message.contains(&by_the_policy) {
                 Ok(())
-            } else if failure.message.contains(lacks) {
+            } else if failure.message.contains(refusal) {
                 Err(Failure { message: format!("{right}: {}", failure.message), ..failure })
             } else {
                 Err(failure)

@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::books::{self, First, NewBook};
 use super::observe::{self, SlimPod};
-use super::pods::{self, Version};
+use super::pods::{self, PodVersion};
 use super::puller::{self, Forms};
 use super::reading::Reading;
-use super::requests::{HttpRequest, at, delete, replace_status};
+use super::requests::{HttpRequest, delete, objects, replace_status};
 use super::survey::SurveyReading;
 use super::workload::{self, Released, WorkloadReading};
 use super::{deeds, denial, node, sets};
@@ -29,13 +29,13 @@ use crate::outcome::{NOT_SERVED, Outcome};
 #[derive(Clone, Debug)]
 pub struct Exchange {
     name: &'static str,
-    about: About,
+    subject: Subject,
     awaits: Awaits,
 }
 
 /// What is written or read, and for which request.
 #[derive(Clone, Debug)]
-enum About {
+enum Subject {
     /// An object of a kind.
     Object(Object),
     /// The Pod itself.
@@ -50,7 +50,7 @@ enum About {
     /// A deed of this request.
     Deed(Object, Box<Deed>),
     /// Only a reading of the Pod of this request.
-    Look(Object),
+    PodCheck(Object),
 }
 
 /// The awaited answer.
@@ -113,21 +113,21 @@ impl Exchange {
             Action::Emit(_) | Action::Count(_) => return None,
             Action::Write { object, write } => {
                 let (name, awaits, request) = write_object(&object, write);
-                (Self::new(name, About::Object(object), awaits), request)
+                (Self::new(name, Subject::Object(object), awaits), request)
             }
-            Action::Survey { place } => {
-                let reading = SurveyReading::new(place);
+            Action::Survey { key } => {
+                let reading = SurveyReading::new(key);
                 let request = reading.request();
-                (Self::new("survey", About::Survey(Box::new(reading)), Awaits::Reading), request)
+                (Self::new("survey", Subject::Survey(Box::new(reading)), Awaits::Reading), request)
             }
-            Action::ReadPod { by, pod } => {
+            Action::ReadPod { object, pod } => {
                 let request = pods::read(&pod);
-                (Self::new("read_pod", About::Look(by), Awaits::Stored), request)
+                (Self::new("read_pod", Subject::PodCheck(object), Awaits::Stored), request)
             }
             Action::PatchPod { key, uid, resource_version, change } => {
                 Self::pod_change(key, uid, &resource_version, change, wall)
             }
-            Action::Do { by, deed } => Self::deed(by, deed),
+            Action::Do { object, deed } => Self::deed(object, deed),
             Action::WriteOrders { node, basis, orders, closed, adopt } => {
                 let (first, request) = books::write(&node, basis, orders, closed, adopt);
                 let awaits = match first {
@@ -135,18 +135,18 @@ impl Exchange {
                     First::Tested => Awaits::Tested,
                     First::Owner(book) => Awaits::Owner(node.clone(), book),
                 };
-                (Self::new("write_orders", About::Book(node), awaits), request)
+                (Self::new("write_orders", Subject::Book(node), awaits), request)
             }
         };
         Some(exchange.send(request))
     }
 
-    fn deed(by: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
-        let (name, request) = deeds::request(&by, &deed);
+    fn deed(object: Object, deed: Deed) -> (Self, Result<HttpRequest, request::Error>) {
+        let (name, request) = deeds::request(&object, &deed);
         let awaits = match &deed {
             Deed::AskWorkload(query) => {
-                let about = About::Workload(by, Box::new(WorkloadReading::new((**query).clone())));
-                return (Self::new(name, about, Awaits::Reading), request);
+                let subject = Subject::Workload(object, Box::new(WorkloadReading::new((**query).clone())));
+                return (Self::new(name, subject, Awaits::Reading), request);
             }
             Deed::TryImages { images, .. } => Awaits::DryRun(None, PodChange::Images(images.clone())),
             Deed::AskNode(_) => Awaits::Node,
@@ -161,7 +161,7 @@ impl Exchange {
             | Deed::MarkPod { .. } => Awaits::Done,
             Deed::Release(release) => Awaits::Released(release.clone()),
         };
-        (Self::new(name, About::Deed(by, Box::new(deed)), awaits), request)
+        (Self::new(name, Subject::Deed(object, Box::new(deed)), awaits), request)
     }
 
     fn pod_change(
@@ -171,17 +171,17 @@ impl Exchange {
         change: PodChange,
         wall: DateTime<Utc>,
     ) -> (Self, Result<HttpRequest, request::Error>) {
-        let version = Version { uid: &uid, resource_version };
+        let version = PodVersion { uid: &uid, resource_version };
         let (name, real, dry_run) = match &change {
             PodChange::Gates(gates) => {
                 let request = pods::patch_gates(&key, version, gates, wall);
-                return (Self::new("patch_pod_conditions", About::Pod(key, uid), Awaits::Stored), request);
+                return (Self::new("patch_pod_conditions", Subject::Pod(key, uid), Awaits::Stored), request);
             }
             PodChange::Images(images) => {
                 let patch = |dry_run| pods::patch_images(&key, version, images, dry_run);
                 let (name, real) = ("patch_pod_images", patch(false));
                 if images.iter().all(|image| image.tried) {
-                    return (Self::new(name, About::Pod(key, uid), Awaits::Stored), real);
+                    return (Self::new(name, Subject::Pod(key, uid), Awaits::Stored), real);
                 }
                 (name, Some(real), patch(true))
             }
@@ -190,22 +190,22 @@ impl Exchange {
                 ("patch_pod_resize", (!sizing.dry_run).then(|| patch(false)), patch(true))
             }
         };
-        let about = if real.is_some() { About::Pod(key, uid) } else { About::Trial(key, uid) };
+        let subject = if real.is_some() { Subject::Pod(key, uid) } else { Subject::Trial(key, uid) };
         match real.transpose() {
-            Ok(real) => (Self::new(name, about, Awaits::DryRun(real.map(Box::new), change)), dry_run),
-            Err(error) => (Self::new(name, about, Awaits::Stored), Err(error)),
+            Ok(real) => (Self::new(name, subject, Awaits::DryRun(real.map(Box::new), change)), dry_run),
+            Err(error) => (Self::new(name, subject, Awaits::Stored), Err(error)),
         }
     }
 
-    fn new(name: &'static str, about: About, awaits: Awaits) -> Self {
-        Self { name, about, awaits }
+    fn new(name: &'static str, subject: Subject, awaits: Awaits) -> Self {
+        Self { name, subject, awaits }
     }
 
     /// Takes in the answer.
     pub fn answered(mut self, answer: Answer) -> Step {
-        let reading: &mut dyn Reading = match &mut self.about {
-            About::Survey(reading) => &mut **reading,
-            About::Workload(_, reading) => &mut **reading,
+        let reading: &mut dyn Reading = match &mut self.subject {
+            Subject::Survey(reading) => &mut **reading,
+            Subject::Workload(_, reading) => &mut **reading,
             _ => return self.answered_write(answer),
         };
         match reading.answered(answer) {
@@ -300,8 +300,8 @@ impl Exchange {
 
     /// Takes in the Pod whose containers get the images.
     fn puller(self, puller: &Puller, mounts: bool, text: &str) -> Step {
-        let About::Deed(by, _) = &self.about else { return self.end(Ok(None)) };
-        match puller::forms(by, puller, mounts, text) {
+        let Subject::Deed(object, _) = &self.subject else { return self.end(Ok(None)) };
+        match puller::forms(object, puller, mounts, text) {
             Ok(Forms { denied, good }) => {
                 Self { awaits: Awaits::Denial(Box::new(good)), ..self }.send(Ok(denied))
             }
@@ -320,46 +320,49 @@ impl Exchange {
 
     /// Ends with the text of the stored object, without one, or with a failure.
     fn end(self, result: Result<Option<&str>, Failure>) -> Step {
-        let object = match &self.about {
-            About::Object(object) | About::Deed(object, _) | About::Look(object) => object.key.to_string(),
-            About::Pod(key, _) | About::Trial(key, _) => key.to_string(),
-            About::Book(node) => node.clone(),
-            About::Survey(reading) => reading.place.to_string(),
-            About::Workload(_, reading) => reading.key().to_string(),
+        let object = match &self.subject {
+            Subject::Object(object) | Subject::Deed(object, _) | Subject::PodCheck(object) => {
+                object.key.to_string()
+            }
+            Subject::Pod(key, _) | Subject::Trial(key, _) => key.to_string(),
+            Subject::Book(node) => node.clone(),
+            Subject::Survey(reading) => reading.key.to_string(),
+            Subject::Workload(_, reading) => reading.key().to_string(),
         };
-        let (event, failure) = match self.about {
-            About::Object(object) => written(object, result),
-            About::Trial(key, uid) => {
+        let (event, failure) = match self.subject {
+            Subject::Object(object) => written(object, result),
+            Subject::Trial(key, uid) => {
                 let (outcome, failure) = outcome(result, |_: SlimPod| ());
                 (Event::PodTried { key, uid, outcome }, failure)
             }
-            About::Pod(key, uid) => {
+            Subject::Pod(key, uid) => {
                 let (outcome, failure) = outcome(result, observe::pod);
                 (Event::PodWritten { key, uid, outcome }, failure)
             }
-            About::Survey(reading) => {
-                let SurveyReading { place, survey, .. } = *reading;
+            Subject::Survey(reading) => {
+                let SurveyReading { key, survey, .. } = *reading;
                 let failure = result.err();
                 let outcome = failure.as_ref().map_or(Outcome::Written(survey), failed);
-                (Event::Surveyed { place, outcome }, failure)
+                (Event::Surveyed { key, outcome }, failure)
             }
-            About::Look(by) => {
+            Subject::PodCheck(object) => {
                 let read = |pod: PartialObjectMeta<Pod>| pod.metadata.uid.unwrap_or_default();
                 let (outcome, failure) = outcome(result, read);
-                (Event::PodRead { by, outcome }, failure)
+                (Event::PodRead { object, outcome }, failure)
             }
-            About::Deed(by, deed) => {
+            Subject::Deed(object, deed) => {
                 let failure = result.err();
-                (Event::DeedDone { by, deed, done: done(failure.as_ref()) }, failure)
+                (Event::DeedDone { object, deed, done: done(failure.as_ref()) }, failure)
             }
-            About::Workload(by, reading) => {
+            Subject::Workload(object, reading) => {
                 let failure = result.err();
                 let WorkloadReading { query, workload, .. } = *reading;
-                let told = Done::Told(Box::new(workload));
-                let done = failure.as_ref().map_or(told, |f| done(Some(f)));
-                (Event::DeedDone { by, deed: Box::new(Deed::AskWorkload(Box::new(query))), done }, failure)
+                let read = Done::Read(Box::new(workload));
+                let done = failure.as_ref().map_or(read, |f| done(Some(f)));
+                let deed = Box::new(Deed::AskWorkload(Box::new(query)));
+                (Event::DeedDone { object, deed, done }, failure)
             }
-            About::Book(node) => {
+            Subject::Book(node) => {
                 let (outcome, failure) = outcome(result, observe::nodework);
                 (Event::NodeWorkWritten(node, outcome), failure)
             }
@@ -424,7 +427,7 @@ fn write_object(
             let body = Patch::Merge(json!({"metadata":
                 {"resourceVersion": resource_version, "labels": labels, "annotations": annotations}}));
             let request =
-                at(object.kind, &object.key).patch(&object.key.name, &PatchParams::default(), &body);
+                objects(object.kind, &object.key).patch(&object.key.name, &PatchParams::default(), &body);
             (name(|names| names.metadata), Awaits::Stored, request)
         }
         Write::Delete => {

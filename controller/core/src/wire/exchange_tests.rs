@@ -56,17 +56,15 @@ fn whether_a_pod_exists_is_read_from_the_api_server() {
     let outcome = |answer: Answer| {
         let (key, uid) = (ObjectKey::new("shop", "a"), "u".to_owned());
         let pod = ObjectKey::new("shop", "web");
-        let (request, exchange) = begin(Action::ReadPod { by: Object { kind: recreate::ID, key, uid }, pod });
+        let object = Object { kind: recreate::ID, key, uid };
+        let (request, exchange) = begin(Action::ReadPod { object, pod });
         assert_eq!(
             (request.method().as_str(), request.uri().path()),
             ("GET", "/api/v1/namespaces/shop/pods/web")
         );
         assert_eq!(request.uri().query().unwrap_or_default(), "", "from no cache");
-        let Event::PodRead { by: Object { key, uid, .. }, outcome } = over(exchange.answered(answer)).event
-        else {
-            panic!()
-        };
-        assert_eq!((key.name.as_str(), uid.as_str()), ("a", "u"));
+        let Event::PodRead { object, outcome } = over(exchange.answered(answer)).event else { panic!() };
+        assert_eq!((object.key.name.as_str(), object.uid.as_str()), ("a", "u"));
         outcome
     };
     assert!(matches!(outcome(pod("app")), Outcome::Written(uid) if uid == "u"));

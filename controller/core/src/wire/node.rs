@@ -44,8 +44,8 @@ pub(super) fn ask(name: &str) -> Result<HttpRequest, request::Error> {
 /// Succeeds if the node is ready by its object; otherwise says why not.
 pub(super) fn is_ready(text: &str) -> Result<(), Failure> {
     let node: SlimNode = parse(text)?;
-    let Some(told) = node_trouble(&node.status.conditions) else { return Ok(()) };
-    let message = format!("the node is not ready: {}: {}", told.reason, told.message);
+    let Some(trouble) = node_trouble(&node.status.conditions) else { return Ok(()) };
+    let message = format!("the node is not ready: {}: {}", trouble.reason, trouble.message);
     Err(Failure::of_code(404, message))
 }
 

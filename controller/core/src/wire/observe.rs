@@ -12,7 +12,7 @@ use serde::Deserialize;
 pub use super::slim::{SlimPod, pod};
 use crate::key::ObjectKey;
 use crate::nodework::NodeWork;
-use crate::review::{Hooked, Live};
+use crate::review::{ContainerHook, Live};
 use crate::workload::Parked;
 
 /// What only admission reads of a Pod: the watch of all Pods keeps none of it.
@@ -44,7 +44,7 @@ pub fn live(object: DynamicObject) -> Result<Live, ParseDynamicObjectError> {
     let HookSpec { containers, init_containers } = serde_json::from_value(spec).unwrap_or_default();
     let hooks = containers.into_iter().chain(init_containers).filter_map(|container| {
         let pre_stop = container.lifecycle?.pre_stop?;
-        Some((container.name, Hooked { pre_stop, ports: container.ports }))
+        Some((container.name, ContainerHook { pre_stop, ports: container.ports }))
     });
     let hooks = hooks.collect();
     Ok(Live { pod: pod(object.try_parse()?), hooks })

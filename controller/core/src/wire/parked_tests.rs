@@ -21,8 +21,8 @@ fn web() -> ObjectKey {
 }
 
 fn begin(deed: Deed) -> (HttpRequest, Exchange) {
-    let by = Object::new(rollout::ID, web(), "u-1");
-    sent(Exchange::begin(Action::Do { by, deed }, DateTime::UNIX_EPOCH).unwrap())
+    let object = Object::new(rollout::ID, web(), "u-1");
+    sent(Exchange::begin(Action::Do { object, deed }, DateTime::UNIX_EPOCH).unwrap())
 }
 
 fn sent(step: Step) -> (HttpRequest, Exchange) {
@@ -105,14 +105,14 @@ fn a_release_rests_on_the_version_and_puts_the_strategy_back() {
 
 #[test]
 fn a_pod_is_marked_if_it_is_still_that_version() {
-    for (of, field, name) in [
+    for (kind, field, name) in [
         (TargetKind::StatefulSet, "labels", "controller-revision-hash"),
         (TargetKind::DaemonSet, "labels", "controller-revision-hash"),
         (TargetKind::Deployment, "annotations", "pitstop.dev/revision"),
     ] {
         let (uid, resource_version, revision) = ("p".into(), "7".into(), "5d".into());
-        let of = Some(of);
-        let (request, exchange) = begin(Deed::MarkPod { key: web(), uid, resource_version, revision, of });
+        let kind = Some(kind);
+        let (request, exchange) = begin(Deed::MarkPod { key: web(), uid, resource_version, revision, kind });
         let metadata = json!({"uid": "p", "resourceVersion": "7", field: {name: "5d"}});
         let expected = ("PATCH /api/v1/namespaces/shop/pods/web?".to_owned(), json!({"metadata": metadata}));
         assert_eq!(asks(&request), expected);
@@ -132,7 +132,7 @@ fn a_workload_can_be_released_where_its_policy_denies_more() {
     };
     assert_eq!(tried(failed(403, BY_POLICY)), Done::Effected);
     assert_eq!(tried(failed(404, "statefulsets.apps \"web\" not found")), Done::Gone);
-    for (answer, says) in [
+    for (answer, part) in [
         (
             Answer::Body("{}".into()),
             "pitstop-controller-workloads is not in force, and pitstop releases no workloads",
@@ -142,7 +142,7 @@ fn a_workload_can_be_released_where_its_policy_denies_more() {
             "a RoleBinding to the ClusterRole pitstop-in-place",
         ),
     ] {
-        assert!(matches!(tried(answer), Done::Refused(text) if text.contains(says)), "{says}");
+        assert!(matches!(tried(answer), Done::Refused(text) if text.contains(part)), "{part}");
     }
     assert!(matches!(tried(failed(500, "later")), Done::Retry(_)));
 }
@@ -177,9 +177,10 @@ fn revisions_are_read_before_budgets_and_pods() {
     assert!(asks(&request).0.contains("/pods?"), "{request:?}");
     let pods = json!({"items": [{"metadata": {"name": "web-0", "uid": "p", "labels": {"controller-revision-hash": "web-a"},
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "s", "controller": true}]}}]});
-    let Done::Told(workload) = done(exchange.answered(Answer::Body(pods.to_string()))) else { panic!() };
-    let told = workload.template.unwrap();
-    assert_eq!((told.changes.len(), told.holds, told.committed), (1, true, false), "of its own ones alone");
+    let Done::Read(workload) = done(exchange.answered(Answer::Body(pods.to_string()))) else { panic!() };
+    let template = workload.template.unwrap();
+    let shown = (template.changes.len(), template.holds, template.committed);
+    assert_eq!(shown, (1, true, false), "of its own ones alone");
     let listed = workload.pods.unwrap();
     assert_eq!(listed[0].revision, crate::workload::revision_hash("web-a"));
 }

@@ -18,12 +18,12 @@ use crate::readiness::GateChange;
 
 /// The version of a Pod that a change is based on.
 #[derive(Clone, Copy)]
-pub(super) struct Version<'a> {
+pub(super) struct PodVersion<'a> {
     pub(super) uid: &'a str,
     pub(super) resource_version: &'a str,
 }
 
-impl Version<'_> {
+impl PodVersion<'_> {
     fn guard(self, mut patch: Value) -> Patch<Value> {
         if let Some(fields) = patch.as_object_mut() {
             let version = json!({"uid": self.uid, "resourceVersion": self.resource_version});
@@ -33,51 +33,51 @@ impl Version<'_> {
     }
 }
 
-fn at(key: &ObjectKey) -> Builder {
+fn pods(key: &ObjectKey) -> Builder {
     Builder::new(SlimPod::url_path(&(), Some(&key.namespace)))
 }
 
 /// Reads a Pod's metadata from the API server, not from a watch.
 pub(super) fn read(key: &ObjectKey) -> Result<HttpRequest, request::Error> {
-    at(key).get_metadata(&key.name, &GetParams::default())
+    pods(key).get_metadata(&key.name, &GetParams::default())
 }
 
 /// Marks a Pod with its revision, for its controller.
 pub(super) fn mark(
     key: &ObjectKey,
-    version: Version<'_>,
+    version: PodVersion<'_>,
     revision: &str,
-    of: Option<TargetKind>,
+    kind: Option<TargetKind>,
 ) -> Result<HttpRequest, request::Error> {
-    let Version { uid, resource_version } = version;
-    let (field, name) = match of {
+    let PodVersion { uid, resource_version } = version;
+    let (field, name) = match kind {
         None | Some(TargetKind::Deployment) => ("annotations", POD_REVISION),
         Some(TargetKind::StatefulSet | TargetKind::DaemonSet) => ("labels", REVISION),
     };
     let metadata = json!({"uid": uid, "resourceVersion": resource_version, field: {name: revision}});
-    at(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))
+    pods(key).patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata})))
 }
 
 /// Sets conditions; `wall`: the time of those whose status changes.
 pub(super) fn patch_gates(
     key: &ObjectKey,
-    version: Version<'_>,
+    version: PodVersion<'_>,
     gates: &[GateChange],
     wall: DateTime<Utc>,
 ) -> Result<HttpRequest, request::Error> {
     let patch = version.guard(gates_patch(gates, wall));
-    at(key).patch_subresource("status", &key.name, &PatchParams::default(), &patch)
+    pods(key).patch_subresource("status", &key.name, &PatchParams::default(), &patch)
 }
 
 /// Sets image strings, or makes a dry run.
 pub(super) fn patch_images(
     key: &ObjectKey,
-    version: Version<'_>,
+    version: PodVersion<'_>,
     images: &[ImageChange],
     dry_run: bool,
 ) -> Result<HttpRequest, request::Error> {
     let params = PatchParams { dry_run, ..PatchParams::default() };
-    at(key).patch(&key.name, &params, &version.guard(images_patch(images)))
+    pods(key).patch(&key.name, &params, &version.guard(images_patch(images)))
 }
 
 /// Finds out whether image strings would be stored in the Pod of that UID, whatever its version.
@@ -91,7 +91,7 @@ pub(super) fn try_images(
     if let Some(fields) = patch.as_object_mut() {
         fields.insert("metadata".to_owned(), json!({"uid": uid}));
     }
-    at(key).patch(&key.name, &params, &Patch::Strategic(patch))
+    pods(key).patch(&key.name, &params, &Patch::Strategic(patch))
 }
 
 /// How admission altered the images of a dry run, as a sentence.
@@ -104,12 +104,12 @@ pub(super) fn altered(admitted: &Pod, images: &[ImageChange]) -> Option<String> 
 /// Sets resources through the subresource `resize` (Kubernetes 1.33 and later), or makes a dry run.
 pub(super) fn patch_resources(
     key: &ObjectKey,
-    version: Version<'_>,
+    version: PodVersion<'_>,
     containers: &[ResourceChange],
     dry_run: bool,
 ) -> Result<HttpRequest, request::Error> {
     let params = PatchParams { dry_run, ..PatchParams::default() };
-    at(key).patch_subresource("resize", &key.name, &params, &version.guard(resources_patch(containers)))
+    pods(key).patch_subresource("resize", &key.name, &params, &version.guard(resources_patch(containers)))
 }
 
 /// How admission altered the resources of a dry run, as a sentence.

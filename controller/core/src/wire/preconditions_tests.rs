@@ -52,7 +52,7 @@ fn write_orders() -> Action {
 }
 
 fn doing(deed: Deed) -> Action {
-    Action::Do { by: Object::new(resize::ID, ObjectKey::new("shop", "grow"), "u-grow"), deed }
+    Action::Do { object: Object::new(resize::ID, ObjectKey::new("shop", "grow"), "u-grow"), deed }
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn each_answer_to_what_a_resize_has_done_has_one_meaning() {
         let (_, exchange) = begin(doing(Deed::Evict { key: ObjectKey::new("shop", "web"), uid: "u".into() }));
         let over = over(exchange.answered(answer));
         assert_eq!(over.name, "evict_pod");
-        let Event::DeedDone { by: Object { key, uid, .. }, done, .. } = over.event else {
+        let Event::DeedDone { object: Object { key, uid, .. }, done, .. } = over.event else {
             panic!("{over:?}")
         };
         assert_eq!((key.name.as_str(), uid.as_str()), ("grow", "u-grow"));
@@ -403,16 +403,16 @@ fn a_node_is_asked_for_by_its_name_and_is_ready_unless_it_says_otherwise() {
     let ask = || begin(doing(Deed::AskNode("n1".into())));
     let (request, _) = ask();
     assert_eq!((request.method().as_str(), request.uri().path()), ("GET", "/api/v1/nodes/n1"));
-    let told = |status: &str| {
+    let ready = |status: &str| {
         let ready =
             json!({"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "message": "silence"});
         json!({"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "DiskPressure", "status": "False"}, ready]}})
     };
     for (answer, expected) in [
-        (Answer::Body(told("True").to_string()), Done::Effected),
+        (Answer::Body(ready("True").to_string()), Done::Effected),
         (Answer::Body(json!({"metadata": {"name": "n1"}}).to_string()), Done::Effected),
-        (Answer::Body(told("Unknown").to_string()), Done::Gone),
-        (Answer::Body(told("False").to_string()), Done::Gone),
+        (Answer::Body(ready("Unknown").to_string()), Done::Gone),
+        (Answer::Body(ready("False").to_string()), Done::Gone),
         (Answer::Failed(Failure::of_code(404, "no such node")), Done::Gone),
         (Answer::Failed(Failure::of_code(409, "not sent")), Done::Conflict),
         (Answer::Failed(Failure::of_code(403, "forbidden")), Done::Refused("forbidden".into())),
@@ -423,7 +423,7 @@ fn a_node_is_asked_for_by_its_name_and_is_ready_unless_it_says_otherwise() {
         let Event::DeedDone { done, .. } = over.event else { panic!("{:?}", over.event) };
         assert_eq!(done, expected);
         let words = over.failure.map(|failure| failure.message).unwrap_or_default();
-        let tells = words.contains("NodeStatusUnknown: silence") || words == "no such node";
-        assert_eq!(tells, expected == Done::Gone, "{words}");
+        let explains = words.contains("NodeStatusUnknown: silence") || words == "no such node";
+        assert_eq!(explains, expected == Done::Gone, "{words}");
     }
 }

@@ -29,7 +29,7 @@ use crate::pod::{ContainerState, Pod};
 pub(super) const POLICY: Policy = Policy {
     name: "pitstop-controller-pullers",
     component: "image-puller",
-    lacks: "cannot create resource \"pods\"",
+    refusal: "cannot create resource \"pods\"",
     right: "pitstop has no right to create Pods, which the component image-puller gives",
     without: "pitstop makes no Pods",
 };
@@ -71,17 +71,18 @@ fn pods(namespace: &str) -> Builder {
 
 /// Reads the Pod whose containers get the images.
 pub(super) fn lender(puller: &Puller) -> Result<HttpRequest, request::Error> {
-    pods(&puller.of.namespace).get(&puller.of.name, &GetParams::default())
+    pods(&puller.lender.namespace).get(&puller.lender.name, &GetParams::default())
 }
 
-/// From that Pod as it was read, the requests that make the puller Pod for `by`. `mounts`: its node can mount images.
-pub(super) fn forms(by: &Object, puller: &Puller, mounts: bool, text: &str) -> Result<Forms, Failure> {
+/// From that Pod as it was read, the requests that make the puller Pod for `owner`. `mounts`: its node can mount
+/// images.
+pub(super) fn forms(owner: &Object, puller: &Puller, mounts: bool, text: &str) -> Result<Forms, Failure> {
     let pod = observe::pod(parse(text)?);
-    if pod.uid != puller.of_uid {
-        return Err(Failure::of_code(404, format!("Pod {} is another one now", puller.of)));
+    if pod.uid != puller.lender_uid {
+        return Err(Failure::of_code(404, format!("Pod {} is another one now", puller.lender)));
     }
     let Lender { spec } = parse(text)?;
-    let good = object(by, puller, spec, Some(&pod).filter(|_| mounts));
+    let good = object(owner, puller, spec, Some(&pod).filter(|_| mounts));
     // A dry run of the same Pod without label and owner, which stores nothing whatever the answer.
     let mut denied = good.clone();
     if let Some(metadata) = denied.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -99,7 +100,7 @@ pub(super) fn forms(by: &Object, puller: &Puller, mounts: bool, text: &str) -> R
 }
 
 /// `runs`: the Pod whose containers get the images, if their node can mount images.
-fn object(by: &Object, puller: &Puller, lender: LenderSpec, runs: Option<&Pod>) -> Value {
+fn object(owner: &Object, puller: &Puller, lender: LenderSpec, runs: Option<&Pod>) -> Value {
     let images: Vec<(&ImageToPull, Option<&str>)> = puller
         .images
         .iter()
@@ -130,7 +131,7 @@ fn object(by: &Object, puller: &Puller, lender: LenderSpec, runs: Option<&Pod>) 
             "name": puller.key.name,
             "namespace": puller.key.namespace,
             "labels": {LABEL: "true"},
-            "ownerReferences": [owned_by(by)],
+            "ownerReferences": [owned_by(owner)],
         },
         "spec": spec,
     })

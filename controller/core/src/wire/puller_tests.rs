@@ -5,7 +5,7 @@ use super::*;
 use crate::action::{Action, Event};
 use crate::deed::{Deed, Done};
 use crate::image;
-use crate::pod::{Made, Told};
+use crate::pod::{Explanation, Made};
 use crate::wire::{Exchange, Step, observe};
 
 const LENDER: &str = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"pod-1"},
@@ -30,8 +30,8 @@ fn puller() -> Puller {
     };
     Puller {
         key: ObjectKey::new("shop", "pitstop-pull-u-1"),
-        of: ObjectKey::new("shop", "web-0"),
-        of_uid: "pod-1".into(),
+        lender: ObjectKey::new("shop", "web-0"),
+        lender_uid: "pod-1".into(),
         node: "node1".into(),
         limit: 600,
         images: vec![image("app", PullPolicy::IfNotPresent), image("proxy", PullPolicy::Always)],
@@ -39,9 +39,9 @@ fn puller() -> Puller {
 }
 
 fn begin() -> (HttpRequest, Exchange) {
-    let by = Object::new(image::ID, ObjectKey::new("shop", "web-0-v2"), "u-1");
+    let object = Object::new(image::ID, ObjectKey::new("shop", "web-0-v2"), "u-1");
     let deed = Deed::Pull(Box::new(puller()));
-    sent(Exchange::begin(Action::Do { by, deed }, chrono::DateTime::UNIX_EPOCH).unwrap())
+    sent(Exchange::begin(Action::Do { object, deed }, chrono::DateTime::UNIX_EPOCH).unwrap())
 }
 
 /// The step after the lender is read, on a node that cannot mount images.
@@ -69,8 +69,8 @@ fn done(step: Step) -> Done {
     match step {
         Step::Over(over) => {
             assert_eq!(over.name, "make_puller_pod");
-            let Event::DeedDone { by, done, .. } = over.event else { panic!() };
-            assert_eq!(by.uid, "u-1");
+            let Event::DeedDone { object, done, .. } = over.event else { panic!() };
+            assert_eq!(object.uid, "u-1");
             done
         }
         Step::Send(request, _) => panic!("{request:?}"),
@@ -206,9 +206,10 @@ fn a_pod_that_is_another_one_by_now_lends_nothing() {
 
 #[test]
 fn it_is_deleted_by_its_uid() {
-    let by = Object::new(image::ID, ObjectKey::new("shop", "web-0-v2"), "u-1");
+    let object = Object::new(image::ID, ObjectKey::new("shop", "web-0-v2"), "u-1");
     let deed = Deed::DeletePod { key: puller().key, uid: "p-1".into() };
-    let (request, _) = sent(Exchange::begin(Action::Do { by, deed }, chrono::DateTime::UNIX_EPOCH).unwrap());
+    let step = Exchange::begin(Action::Do { object, deed }, chrono::DateTime::UNIX_EPOCH).unwrap();
+    let (request, _) = sent(step);
     let path = "/api/v1/namespaces/shop/pods/pitstop-pull-u-1";
     assert_eq!((request.method().as_str(), request.uri().path()), ("DELETE", path));
     assert_eq!(body(&request)["preconditions"], json!({"uid": "p-1"}));
@@ -231,7 +232,7 @@ fn of_a_pod_that_was_made_for_one_of_ours_it_is_kept_for_whom_and_how_it_ended()
         (owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str()),
         ("PodImageUpdate", "new", "u")
     );
-    assert_eq!(ended, Told { reason: "OutOfcpu".into(), message: "no room".into() });
+    assert_eq!(ended, Explanation { reason: "OutOfcpu".into(), message: "no room".into() });
     assert_eq!(volumes, [("app".to_owned(), "r/web:v2".to_owned())].into());
     assert_eq!(read("example.com"), None);
 }

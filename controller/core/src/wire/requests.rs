@@ -15,7 +15,7 @@ use crate::kinds::{Status, about};
 pub type HttpRequest = http::Request<Vec<u8>>;
 
 /// The objects of this kind in this namespace.
-pub(super) fn at(kind: KindId, key: &ObjectKey) -> Builder {
+pub(super) fn objects(kind: KindId, key: &ObjectKey) -> Builder {
     let (api_version, plural) = about(kind).map_or(("", ""), |about| (about.api_version, about.plural));
     Builder::new(format!("/apis/{api_version}/namespaces/{}/{plural}", key.namespace))
 }
@@ -38,7 +38,7 @@ pub(super) fn delete(kind: KindId, key: &ObjectKey, uid: &str) -> Result<HttpReq
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    at(kind, key).delete(&key.name, &params)
+    objects(kind, key).delete(&key.name, &params)
 }
 
 /// Replaces the status of an object, if it is still this version. The API server takes the spec from the stored one.
@@ -56,5 +56,5 @@ pub(super) fn replace_status(
         ..ObjectMeta::default()
     };
     let body = status.object(metadata).map_err(request::Error::SerializeBody)?;
-    at(*kind, key).replace_subresource("status", &key.name, &PostParams::default(), body)
+    objects(*kind, key).replace_subresource("status", &key.name, &PostParams::default(), body)
 }

@@ -88,7 +88,7 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
         }
         TargetKind::Deployment => (spec.paused, Some(identity(&spec.template, &query.restarts)), counted),
     };
-    let told = Template {
+    let template = Template {
         generation,
         resource_version: metadata.resource_version.unwrap_or_default(),
         seen: status.observed_generation >= generation,
@@ -105,7 +105,7 @@ pub(super) fn template(query: &WorkloadQuery, object: Templated) -> (Value, Temp
         changes: BTreeMap::new(),
         sets: Sets { kept: spec.revision_history_limit != Some(0), ..Sets::default() },
     };
-    (spec.template, told)
+    (spec.template, template)
 }
 
 fn named(revision: &str) -> Option<String> {
@@ -144,7 +144,7 @@ impl SlimRevision {
 pub(super) fn take(
     query: &WorkloadQuery,
     now: &Value,
-    told: &mut Template,
+    template: &mut Template,
     revisions: &mut Vec<SlimRevision>,
     all: bool,
 ) -> Result<(), Failure> {
@@ -167,11 +167,11 @@ pub(super) fn take(
     if query.kind == Some(TargetKind::DaemonSet) {
         let is_now = |label: &str| changes.get(label).is_some_and(Change::is_none);
         let (new, old): (Vec<_>, Vec<_>) = known().partition(|(_, label, _)| is_now(label));
-        told.revision = new.last().map(|(_, label, _)| (*label).to_owned());
+        template.revision = new.last().map(|(_, label, _)| (*label).to_owned());
         let before = old.into_iter().max_by_key(|(revision, ..)| *revision);
-        told.previous = before.map(|(_, label, _)| label.to_owned());
+        template.previous = before.map(|(_, label, _)| label.to_owned());
     }
-    told.changes = match query.back.as_deref() {
+    template.changes = match query.back.as_deref() {
         None => changes,
         // Without this revision, nothing is known of the others.
         Some(back) => {
@@ -193,7 +193,7 @@ mod tests {
         let restarts = Vec::new();
         WorkloadQuery { kind: Some(kind), key, template: true, restarts, ..WorkloadQuery::default() }
     }
-    use crate::template::{Image, Lacks};
+    use crate::template::{Delta, Image};
 
     fn revision(name: &str, image: &str) -> SlimRevision {
         let object = json!({"metadata": {"name": format!("web-{name}"), "labels": {REVISION: name}},
@@ -214,13 +214,13 @@ mod tests {
     fn a_stateful_set_names_its_revisions() {
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2_147_483_647}});
         let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b", "updatedReplicas": 1});
-        let (now, mut told) = template(&query(TargetKind::StatefulSet), object(&strategy, &status));
+        let (now, mut found) = template(&query(TargetKind::StatefulSet), object(&strategy, &status));
         let query = query(TargetKind::StatefulSet);
         let mut read = vec![revision("a", "web:1")];
-        take(&query, &now, &mut told, &mut read, false).unwrap();
-        assert!(told.changes.is_empty(), "not all are read");
+        take(&query, &now, &mut found, &mut read, false).unwrap();
+        assert!(found.changes.is_empty(), "not all are read");
         read.push(revision("b", "web:2"));
-        take(&query, &now, &mut told, &mut read, true).unwrap();
+        take(&query, &now, &mut found, &mut read, true).unwrap();
         let image = Image { container: "app".into(), image: "web:2".into(), before: "web:1".into() };
         let expected = Template {
             generation: 3,
@@ -234,17 +234,17 @@ mod tests {
             previous: Some("web-a".into()),
             back: None,
             changes: [
-                ("web-a".into(), Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })),
-                ("web-b".into(), Change::InPlace(Lacks::default())),
+                ("web-a".into(), Change::InPlace(Delta { images: vec![image], ..Delta::default() })),
+                ("web-b".into(), Change::InPlace(Delta::default())),
             ]
             .into(),
             sets: Sets { kept: true, ..Sets::default() },
         };
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
         let at_work = json!({"rollingUpdate": {"partition": 2}});
         let done = json!({"observedGeneration": 2, "currentRevision": "web-b", "updateRevision": "web-b"});
-        let (_, told) = template(&query, object(&at_work, &done));
-        assert_eq!((told.seen, told.holds, told.committed), (false, false, true));
+        let (_, found) = template(&query, object(&at_work, &done));
+        assert_eq!((found.seen, found.holds, found.committed), (false, false, true));
     }
 
     #[test]
@@ -255,20 +255,20 @@ mod tests {
             template(&query(TargetKind::DaemonSet), object(&json!({"type": "OnDelete"}), &status))
         };
         assert!(!counts(1).1.committed, "it has yet to see that the other one is marked");
-        let (now, mut told) = counts(2);
-        assert_eq!((told.holds, &told.revision), (true, &None));
-        let read = |query: &WorkloadQuery, told: &mut Template, all: &[(&str, &str)]| {
+        let (now, mut found) = counts(2);
+        assert_eq!((found.holds, &found.revision), (true, &None));
+        let read = |query: &WorkloadQuery, found: &mut Template, all: &[(&str, &str)]| {
             let mut revisions = all.iter().map(|(name, image)| revision(name, image)).collect();
-            take(query, &now, told, &mut revisions, true).map_err(|failure| failure.message)
+            take(query, &now, found, &mut revisions, true).map_err(|failure| failure.message)
         };
         let query = query(TargetKind::DaemonSet);
-        read(&query, &mut told, &[("a", "web:1")]).unwrap();
-        assert_eq!(told.revision, None, "its controller has not made it yet");
-        read(&query, &mut told, &[("d", "web:2"), ("b", "web:1"), ("a", "web:0")]).unwrap();
-        assert_eq!((told.revision.as_deref(), told.committed, told.changes.len()), (Some("d"), true, 3));
-        assert_eq!(told.previous.as_deref(), Some("b"), "the newest of the others");
+        read(&query, &mut found, &[("a", "web:1")]).unwrap();
+        assert_eq!(found.revision, None, "its controller has not made it yet");
+        read(&query, &mut found, &[("d", "web:2"), ("b", "web:1"), ("a", "web:0")]).unwrap();
+        assert_eq!((found.revision.as_deref(), found.committed, found.changes.len()), (Some("d"), true, 3));
+        assert_eq!(found.previous.as_deref(), Some("b"), "the newest of the others");
         let many = vec![("a", "web:1"); 101];
-        assert_eq!(read(&query, &mut told, &many).unwrap_err(), "it has more than 100 ControllerRevisions");
+        assert_eq!(read(&query, &mut found, &many).unwrap_err(), "it has more than 100 ControllerRevisions");
     }
 
     #[test]
@@ -277,16 +277,16 @@ mod tests {
         let status = json!({"observedGeneration": 3, "currentRevision": "web-a", "updateRevision": "web-b"});
         let back = |to: &str| {
             let query = WorkloadQuery { back: Some(to.into()), ..query(TargetKind::StatefulSet) };
-            let (now, mut told) = template(&query, object(&strategy, &status));
+            let (now, mut found) = template(&query, object(&strategy, &status));
             let mut read = vec![revision("a", "web:1"), revision("b", "web:2")];
-            take(&query, &now, &mut told, &mut read, true).unwrap();
-            assert_eq!((told.revision.as_deref(), told.back.as_deref()), (Some("web-b"), Some(to)));
-            told.changes
+            take(&query, &now, &mut found, &mut read, true).unwrap();
+            assert_eq!((found.revision.as_deref(), found.back.as_deref()), (Some("web-b"), Some(to)));
+            found.changes
         };
         let image = Image { container: "app".into(), image: "web:1".into(), before: "web:2".into() };
         let changes = [
-            ("web-a".into(), Change::InPlace(Lacks::default())),
-            ("web-b".into(), Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })),
+            ("web-a".into(), Change::InPlace(Delta::default())),
+            ("web-b".into(), Change::InPlace(Delta { images: vec![image], ..Delta::default() })),
         ];
         assert_eq!(back("web-a"), changes.into());
         assert!(back("web-0").is_empty(), "that one is not kept");

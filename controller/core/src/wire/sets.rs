@@ -56,7 +56,7 @@ impl SlimReplicaSet {
 pub(super) fn take(
     query: &WorkloadQuery,
     now: &Value,
-    told: &mut Template,
+    template: &mut Template,
     sets: &mut Vec<SlimReplicaSet>,
     all: bool,
 ) -> Result<(), Failure> {
@@ -70,26 +70,26 @@ pub(super) fn take(
     let sets = std::mem::take(sets);
     let mut with_pods = sets.iter().filter(|set| set.has_pods());
     let active = with_pods.next().filter(|_| with_pods.next().is_none()).map(|set| &set.spec.template);
-    told.previous = active.map(|active| identity(active, restarts));
+    template.previous = active.map(|active| identity(active, restarts));
     let now = match (active, &query.back) {
-        (Some(active), Some(back)) if told.previous.as_ref() == Some(back) => active,
+        (Some(active), Some(back)) if template.previous.as_ref() == Some(back) => active,
         // That one no longer has this template: nothing is known of the others.
         (_, Some(_)) => return Ok(()),
         (_, None) => now,
     };
-    told.sets.wanted = wanted(now);
+    template.sets.wanted = wanted(now);
     // Its Pods may have been updated to templates of the others.
     for other in sets.iter().filter(|set| !set.has_pods()) {
         let change = Change::between(&other.spec.template, now, restarts);
         if matches!(change, Change::InPlace(_)) {
-            told.changes.insert(identity(&other.spec.template, restarts), change);
+            template.changes.insert(identity(&other.spec.template, restarts), change);
         }
     }
-    if let (Some(active), Some(revision)) = (active, &told.previous) {
+    if let (Some(active), Some(revision)) = (active, &template.previous) {
         let change = Change::between(active, now, restarts);
         // For Pods without a revision, and for Pods with this one.
-        told.changes.insert(revision.clone(), change.clone());
-        told.changes.insert(String::new(), change);
+        template.changes.insert(revision.clone(), change.clone());
+        template.changes.insert(String::new(), change);
     }
     let same =
         |set: &SlimReplicaSet, template| Change::between(&set.spec.template, template, restarts).is_none();
@@ -102,7 +102,7 @@ pub(super) fn take(
         seen: set.status.observed_generation >= set.metadata.generation.unwrap_or_default(),
     };
     let of = |active: bool| sets.iter().filter(move |set| set.has_pods() == active).map(known).collect();
-    (told.sets.active, told.sets.others) = (of(true), of(false));
+    (template.sets.active, template.sets.others) = (of(true), of(false));
     Ok(())
 }
 
@@ -119,7 +119,7 @@ fn version(metadata: &ObjectMeta) -> Version {
 }
 
 /// The object whose template is written: the `Deployment` for the new one, its `ReplicaSet` with Pods for the old one.
-fn from(commit: &Commit) -> (Builder, &Version) {
+fn source_of(commit: &Commit) -> (Builder, &Version) {
     match commit.step {
         CommitStep::Swap => {
             (Builder::new(apps::Deployment::url_path(&(), Some(&commit.namespace))), &commit.deployment)
@@ -132,8 +132,8 @@ fn from(commit: &Commit) -> (Builder, &Version) {
 
 /// Reads this object.
 pub(super) fn source(commit: &Commit) -> Result<HttpRequest, request::Error> {
-    let (place, from) = from(commit);
-    place.get(&from.name, &GetParams::default())
+    let (builder, source) = source_of(commit);
+    builder.get(&source.name, &GetParams::default())
 }
 
 fn sets(namespace: &str) -> Builder {
@@ -150,7 +150,7 @@ struct Source {
 /// Writes the template of this object.
 pub(super) fn write(commit: &Commit, text: &str) -> Result<HttpRequest, Failure> {
     let source: Source = parse(text)?;
-    let (_, from) = from(commit);
+    let (_, from) = source_of(commit);
     if version(&source.metadata) != *from {
         return Err(Failure::of_code(409, format!("{} is another version now", from.name)));
     }

@@ -18,8 +18,8 @@ fn sent(step: Step) -> (HttpRequest, Exchange) {
 }
 
 fn begin(deed: Deed) -> (HttpRequest, Exchange) {
-    let by = Object::new(rollout::ID, ObjectKey::new("shop", "web"), "u-1");
-    sent(Exchange::begin(Action::Do { by, deed }, DateTime::UNIX_EPOCH).unwrap())
+    let object = Object::new(rollout::ID, ObjectKey::new("shop", "web"), "u-1");
+    sent(Exchange::begin(Action::Do { object, deed }, DateTime::UNIX_EPOCH).unwrap())
 }
 
 fn answered(exchange: Exchange, object: &Value) -> Step {
@@ -76,7 +76,7 @@ fn read_back(sets: &[Value], back: Option<String>) -> Workload {
         let more = if i + 1 < sets.len() { "more" } else { "" };
         let step = answered(exchange, &json!({"metadata": {"continue": more}, "items": [set]}));
         if more.is_empty() {
-            let Done::Told(workload) = done(step) else { panic!() };
+            let Done::Read(workload) = done(step) else { panic!() };
             return *workload;
         }
         (request, exchange) = sent(step);
@@ -88,16 +88,16 @@ fn read_back(sets: &[Value], back: Option<String>) -> Workload {
 fn pods_of_a_deployment_go_back_to_the_replica_set_that_has_them() {
     let sets = [replica_set("a", 2, "web:1"), replica_set("b", 0, "web:2")];
     let [old, new] = ["web:1", "web:2"].map(|image| identity(&of(image, None), &[]));
-    let told = read_back(&sets, Some(old.clone())).template.unwrap();
-    let is_new = told.revision.as_ref() == Some(&new);
-    assert_eq!((told.previous.as_ref(), is_new, told.sets.swapped()), (Some(&old), true, true));
-    assert_eq!(told.sets.wanted["app"].image, "web:1");
+    let template = read_back(&sets, Some(old.clone())).template.unwrap();
+    let is_new = template.revision.as_ref() == Some(&new);
+    assert_eq!((template.previous.as_ref(), is_new, template.sets.swapped()), (Some(&old), true, true));
+    assert_eq!(template.sets.wanted["app"].image, "web:1");
     let change = Change::between(&of("web:2", None), &of("web:1", None), &[]);
-    let none = Change::InPlace(crate::template::Lacks::default());
+    let none = Change::InPlace(crate::template::Delta::default());
     let changes = [(String::new(), none.clone()), (old, none), (new.clone(), change)];
-    assert_eq!(told.changes, changes.into());
-    let told = read_back(&sets, Some(new)).template.unwrap();
-    assert!(told.changes.is_empty(), "it is not that of the one with Pods");
+    assert_eq!(template.changes, changes.into());
+    let template = read_back(&sets, Some(new)).template.unwrap();
+    assert!(template.changes.is_empty(), "it is not that of the one with Pods");
 }
 
 #[test]
@@ -106,24 +106,25 @@ fn a_deployment_is_compared_with_its_replica_sets() {
     foreign["metadata"]["ownerReferences"][0]["uid"] = json!("other");
     let workload = read(&[foreign, replica_set("a", 2, "web:1"), replica_set("b", 0, "web:2")]);
     assert_eq!(workload.controllers, ["a"]);
-    let told = workload.template.unwrap();
-    assert_eq!((told.holds, told.seen, told.committed, told.sets.kept), (true, true, false, true));
-    assert_eq!(told.revision.as_deref(), Some(&*identity(&of("web:2", None), &[])));
-    assert_eq!(told.sets.wanted["app"].image, "web:2");
+    let template = workload.template.unwrap();
+    let Template { holds, seen, committed, .. } = template;
+    assert_eq!((holds, seen, committed, template.sets.kept), (true, true, false, true));
+    assert_eq!(template.revision.as_deref(), Some(&*identity(&of("web:2", None), &[])));
+    assert_eq!(template.sets.wanted["app"].image, "web:2");
     let change = Change::between(&of("web:1", None), &of("web:2", None), &[]);
-    let none = Change::InPlace(crate::template::Lacks::default());
+    let none = Change::InPlace(crate::template::Delta::default());
     let changes = [
         (String::new(), change.clone()),
         (identity(&of("web:1", None), &[]), change),
         (identity(&of("web:2", None), &[]), none),
     ];
-    assert_eq!(told.changes, changes.into());
+    assert_eq!(template.changes, changes.into());
     let is = |sets: &[Set]| sets.iter().map(|set| (set.new, set.old, set.seen)).collect::<Vec<_>>();
     assert_eq!(
-        (is(&told.sets.active), is(&told.sets.others)),
+        (is(&template.sets.active), is(&template.sets.others)),
         (vec![(false, true, true)], vec![(true, false, true)])
     );
-    let active = &told.sets.active[0];
+    let active = &template.sets.active[0];
     assert_eq!((&*active.hash, &*active.version.resource_version), ("a", "5"));
     // Of two with Pods, neither is compared with.
     let both = read(&[replica_set("a", 2, "web:1"), replica_set("b", 1, "web:2")]).template.unwrap();

@@ -11,15 +11,15 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::amounts::Amounts;
-use super::conditions::{SlimCondition, is_true, is_unheard, told};
+use super::conditions::{SlimCondition, explanation, is_true, is_unheard};
 use super::metadata::{MIRROR, metadata, pod_labels, pod_mark, pod_revision};
 use super::policies::{SlimRule, own_policy, policy};
 use super::volumes::{SlimVolume, images};
 use crate::key::ObjectKey;
 use crate::owner::{controller, owner};
 use crate::pod::{
-    Container, ContainerKind, ContainerState, ContainerStatus, Controller, Made, Pod, Resize, RestartFor,
-    Told,
+    Container, ContainerKind, ContainerState, ContainerStatus, Controller, Explanation, Made, Pod,
+    ResizeConditions, RestartFor,
 };
 use crate::readiness::{self, Gate, GateCondition};
 
@@ -182,7 +182,7 @@ pub fn pod(pod: SlimPod) -> Pod {
     let SlimPod { metadata, spec, status } = pod;
     let own = spec.containers.iter().chain(&spec.init_containers).map(|container| &container.resources);
     let huge_pages = own.chain(&spec.resources).any(SlimResources::huge_pages);
-    let ended = Told { reason: status.reason, message: status.message };
+    let ended = Explanation { reason: status.reason, message: status.message };
     let controlled_by = |owner: &OwnerReference| {
         Box::new(Controller { kind: owner.kind.as_str().into(), uid: owner.uid.as_str().into() })
     };
@@ -207,9 +207,9 @@ pub fn pod(pod: SlimPod) -> Pod {
         gates: gates(&spec.readiness_gates, &status.conditions),
         ready: is_true(&status.conditions, "Ready").is_some(),
         unheard: is_unheard(&status.conditions),
-        resize: Resize {
-            pending: told(&status.conditions, "PodResizePending"),
-            in_progress: told(&status.conditions, "PodResizeInProgress"),
+        resize: ResizeConditions {
+            pending: explanation(&status.conditions, "PodResizePending"),
+            in_progress: explanation(&status.conditions, "PodResizeInProgress"),
         },
         overhead: SlimResources { requests: spec.overhead, ..SlimResources::default() }.read(),
         pod_level: spec.resources.map(|resources| Box::new(resources.read())),
@@ -482,8 +482,8 @@ mod tests {
         assert_eq!(lost.containers[0].status.as_ref().unwrap().lost, Some(0));
         let pod = pod(serde_json::from_str(text).unwrap());
         assert_eq!((pod.generation, pod.observed_generation), (Some(4), Some(3)));
-        let pending = Some(Told { reason: "Deferred".into(), message: "no room".into() });
-        assert_eq!(pod.resize, Resize { pending, in_progress: None });
+        let pending = Some(Explanation { reason: "Deferred".into(), message: "no room".into() });
+        assert_eq!(pod.resize, ResizeConditions { pending, in_progress: None });
         let app = &pod.containers[0];
         let wanted = Resources {
             cpu_request: Some(100),

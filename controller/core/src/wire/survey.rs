@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::exchange::parse;
 use super::reading::{List, Reading};
 use super::requests::HttpRequest;
-use crate::hold::admission::{Amounts, Bounded, Counted, Limit, Quota, QuotaBound, Scope, Survey};
+use crate::hold::admission::{Amounts, Limit, LimitType, Quota, QuotaBound, ResourceName, Scope, Survey};
 use crate::key::ObjectKey;
 
 /// Most `LimitRange`s, and most `ResourceQuota`s, of a namespace that are read.
@@ -24,7 +24,7 @@ const MOST: u32 = 64;
 #[derive(Clone, Debug)]
 pub(super) struct SurveyReading {
     /// Namespace, and name of the node.
-    pub(super) place: ObjectKey,
+    pub(super) key: ObjectKey,
     /// What was found so far.
     pub(super) survey: Survey,
     next: Next,
@@ -40,8 +40,8 @@ enum Next {
 
 impl SurveyReading {
     /// Nothing read yet.
-    pub(super) fn new(place: ObjectKey) -> Self {
-        Self { place, survey: Survey::default(), next: Next::LimitRanges }
+    pub(super) fn new(key: ObjectKey) -> Self {
+        Self { key, survey: Survey::default(), next: Next::LimitRanges }
     }
 
     fn list<T: DeserializeOwned>(&self, text: &str) -> Result<Vec<T>, Failure> {
@@ -50,7 +50,7 @@ impl SurveyReading {
             let message = format!(
                 "there are more than {MOST} {} in namespace {}: the controller reads no more, and admits no resize",
                 self.plural(),
-                self.place.namespace
+                self.key.namespace
             );
             return Err(Failure { gone: false, class: Class::Invalid, message });
         }
@@ -90,13 +90,13 @@ impl SurveyReading {
 
 impl Reading for SurveyReading {
     fn request(&self) -> Result<HttpRequest, request::Error> {
-        let namespace = Some(self.place.namespace.as_str());
+        let namespace = Some(self.key.namespace.as_str());
         let list = |path: String| Builder::new(path).list(&ListParams::default().limit(MOST));
         match self.next {
             Next::LimitRanges => list(core::LimitRange::url_path(&(), namespace)),
             Next::Quotas => list(core::ResourceQuota::url_path(&(), namespace)),
             Next::Node => {
-                Builder::new(core::Node::url_path(&(), None)).get(&self.place.name, &GetParams::default())
+                Builder::new(core::Node::url_path(&(), None)).get(&self.key.name, &GetParams::default())
             }
         }
     }
@@ -174,13 +174,13 @@ struct SlimLimit {
 
 /// `None` if it does not limit Pods.
 fn limit(limit: &SlimLimit) -> Option<Limit> {
-    let of = match limit.type_.as_str() {
-        "Container" => Bounded::Container,
-        "Pod" => Bounded::Pod,
+    let type_ = match limit.type_.as_str() {
+        "Container" => LimitType::Container,
+        "Pod" => LimitType::Pod,
         _ => return None,
     };
     let (min, max) = (limit.min.read(), limit.max.read());
-    Some(Limit { of, min, max, max_ratio: limit.max_limit_request_ratio.ratios() })
+    Some(Limit { type_, min, max, max_ratio: limit.max_limit_request_ratio.ratios() })
 }
 
 #[derive(Deserialize)]
@@ -231,7 +231,7 @@ fn quota(quota: SlimQuota) -> Quota {
     let selected = scope_selector.match_expressions.into_iter();
     let selected = selected.filter_map(|e| scope(&e.scope_name, &e.operator, e.values));
     let SlimQuotaStatus { hard, used } = quota.status;
-    let amount = |of: &BTreeMap<String, String>, counted: Counted| {
+    let amount = |of: &BTreeMap<String, String>, counted: ResourceName| {
         of.get(counted.as_str()).and_then(|text| counted.resource().parse(text))
     };
     let bound =
@@ -239,7 +239,7 @@ fn quota(quota: SlimQuota) -> Quota {
     Quota {
         name: quota.metadata.name,
         scopes: plain.chain(selected).collect(),
-        bounds: Counted::ALL.into_iter().filter_map(bound).collect(),
+        bounds: ResourceName::ALL.into_iter().filter_map(bound).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::wire::{Exchange, Over, Step};
 
 fn begin() -> Step {
-    let action = Action::Survey { place: ObjectKey::new("shop", "node1") };
+    let action = Action::Survey { key: ObjectKey::new("shop", "node1") };
     Exchange::begin(action, DateTime::UNIX_EPOCH).unwrap()
 }
 
@@ -38,8 +38,8 @@ fn body(value: &Value) -> Answer {
 }
 
 fn outcome(answers: &[Answer]) -> Outcome<Survey> {
-    let Event::Surveyed { place, outcome } = run(answers).1.event else { panic!() };
-    assert_eq!(place, ObjectKey::new("shop", "node1"));
+    let Event::Surveyed { key, outcome } = run(answers).1.event else { panic!() };
+    assert_eq!(key, ObjectKey::new("shop", "node1"));
     outcome
 }
 
@@ -85,12 +85,12 @@ fn limit_ranges_are_understood() {
     let survey = found(&[ranges, nothing(), node()]);
     let (none, cpu) = (Amounts::default(), |cpu| Amounts { cpu: Some(cpu), memory: None });
     let container = Limit {
-        of: Bounded::Container,
+        type_: LimitType::Container,
         min: cpu(50),
         max: Amounts { cpu: Some(1000), memory: Some(1 << 30) },
         max_ratio: Amounts { cpu: Some(1500), memory: Some(2000) },
     };
-    let pod = Limit { of: Bounded::Pod, min: none, max: cpu(2000), max_ratio: none };
+    let pod = Limit { type_: LimitType::Pod, min: none, max: cpu(2000), max_ratio: none };
     assert_eq!(survey.limits, [container, pod]);
 }
 
@@ -110,8 +110,8 @@ fn quotas_are_understood() {
             {"scopeName": "BestEffort", "operator": "Exists"}]}}}]}));
     let survey = found(&[nothing(), quotas, node()]);
     let bounds = vec![
-        QuotaBound { counted: Counted::LimitsMemory, hard: 1 << 30, used: None },
-        QuotaBound { counted: Counted::RequestsCpu, hard: 2000, used: Some(300) },
+        QuotaBound { counted: ResourceName::LimitsMemory, hard: 1 << 30, used: None },
+        QuotaBound { counted: ResourceName::RequestsCpu, hard: 2000, used: Some(300) },
     ];
     let scopes = vec![Scope::Terminating(false), Scope::BestEffort(false)];
     let high = || vec!["high".to_owned()];

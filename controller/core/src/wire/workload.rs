@@ -108,7 +108,7 @@ impl WorkloadReading {
     }
 
     /// What is read after the workload itself.
-    fn rest(&self) -> Option<Next> {
+    fn after_sets(&self) -> Option<Next> {
         let revisions = self.workload.template.is_some() && self.query.kind != Some(TargetKind::Deployment);
         revisions.then_some(Next::Revisions).or_else(|| self.after_revisions())
     }
@@ -159,8 +159,8 @@ impl WorkloadReading {
     fn take_template(&mut self, text: &str) -> Result<(), Failure> {
         if self.query.template {
             let object = parse(text)?;
-            let (template, told) = revisions::template(&self.query, object);
-            (self.template, self.workload.template) = (template, Some(told));
+            let (spec_template, template) = revisions::template(&self.query, object);
+            (self.template, self.workload.template) = (spec_template, Some(template));
         }
         Ok(())
     }
@@ -279,13 +279,13 @@ impl Reading for WorkloadReading {
                 self.take(kind, parse(&text)?)?;
                 self.take_template(&text)?;
                 let sets = kind == TargetKind::Deployment;
-                if sets { Some(Next::ReplicaSets) } else { self.rest() }
+                if sets { Some(Next::ReplicaSets) } else { self.after_sets() }
             }
             Next::ReplicaSets => {
                 let list: List<SlimReplicaSet> = parse(&text)?;
                 self.token = list.more().map(str::to_owned);
                 self.take_sets(list.items)?;
-                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.rest() }
+                if self.token.is_some() { Some(Next::ReplicaSets) } else { self.after_sets() }
             }
             Next::Revisions => {
                 let list: List<SlimRevision> = parse(&text)?;
@@ -293,9 +293,9 @@ impl Reading for WorkloadReading {
                 let own = list.items.into_iter().filter(|revision| self.owns(&revision.metadata));
                 let own: Vec<SlimRevision> = own.collect();
                 self.revisions.extend(own);
-                if let Some(told) = &mut self.workload.template {
+                if let Some(template) = &mut self.workload.template {
                     let all = self.token.is_none();
-                    revisions::take(&self.query, &self.template, told, &mut self.revisions, all)?;
+                    revisions::take(&self.query, &self.template, template, &mut self.revisions, all)?;
                 }
                 if self.token.is_some() { Some(Next::Revisions) } else { self.after_revisions() }
             }
@@ -402,7 +402,7 @@ pub(super) fn try_release(kind: TargetKind, key: &ObjectKey) -> Result<HttpReque
 pub(super) const POLICY: Policy = Policy {
     name: "pitstop-controller-workloads",
     component: "in-place",
-    lacks: "cannot patch resource",
+    refusal: "cannot patch resource",
     right: "pitstop has no right to release the workload, which a RoleBinding to the ClusterRole pitstop-in-place gives",
     without: "pitstop releases no workloads",
 };

@@ -18,7 +18,7 @@ fn asks(reading: &WorkloadReading) -> String {
     reading.request().unwrap().uri().to_string()
 }
 
-fn tell(reading: &mut WorkloadReading, body: &Value) -> bool {
+fn answer(reading: &mut WorkloadReading, body: &Value) -> bool {
     reading.answered(Answer::Body(body.to_string())).unwrap()
 }
 
@@ -33,7 +33,7 @@ const FIRST: &str = "2026-01-01T00:00:01Z";
 fn a_deployment_is_read_with_the_replica_sets_that_have_pods() {
     let mut reading = reading(TargetKind::Deployment, true);
     assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/deployments/web");
-    assert!(tell(
+    assert!(answer(
         &mut reading,
         &json!({"metadata": {"name": "web", "uid": "d"}, "spec": {"replicas": 10, "minReadySeconds": 5,
             "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a"]}]},
@@ -42,16 +42,16 @@ fn a_deployment_is_read_with_the_replica_sets_that_have_pods() {
     let selected = "?&labelSelector=app%3Dweb%2Ctier+in+%28a%29&limit=500";
     assert_eq!(asks(&reading), format!("/apis/apps/v1/namespaces/shop/replicasets{selected}"));
     let set = |uid: &str, owner: &str, replicas: i64| json!({"metadata": owned(uid, uid, owner, FIRST), "spec": {"replicas": replicas}});
-    assert!(tell(
+    assert!(answer(
         &mut reading,
         &json!({"metadata": {"continue": "more"}, "items": [set("r1", "d", 0), set("r2", "d", 10), set("other", "x", 3)]}),
     ));
     assert!(asks(&reading).contains("continue=more"));
     let shrinks = json!({"metadata": owned("r3", "r3", "d", FIRST), "spec": {"replicas": 0}, "status": {"replicas": 2}});
-    assert!(tell(&mut reading, &json!({"metadata": {}, "items": [shrinks]})));
+    assert!(answer(&mut reading, &json!({"metadata": {}, "items": [shrinks]})));
     assert_eq!(asks(&reading), format!("/api/v1/namespaces/shop/pods{selected}"));
     let pod = |name: &str, owner: &str| json!({"metadata": owned(name, name, owner, FIRST)});
-    assert!(!tell(&mut reading, &json!({"items": [pod("a", "r2"), pod("stray", "job"), pod("b", "r3")]})));
+    assert!(!answer(&mut reading, &json!({"items": [pod("a", "r2"), pod("stray", "job"), pod("b", "r3")]})));
     let listed =
         |name: &str| Listed { name: name.into(), uid: name.into(), created: 1_767_225_601, revision: 0 };
     let expected = Workload {
@@ -70,7 +70,7 @@ fn a_deployment_is_read_with_the_replica_sets_that_have_pods() {
 fn other_workloads_have_their_pods_themselves() {
     let mut reading = reading(TargetKind::StatefulSet, false);
     assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/statefulsets/web");
-    assert!(!tell(
+    assert!(!answer(
         &mut reading,
         &json!({"metadata": {"name": "web", "uid": "s", "deletionTimestamp": FIRST}, "spec": {"selector": {"matchLabels": {"app": "web"}},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}}),
@@ -87,7 +87,7 @@ fn other_workloads_have_their_pods_themselves() {
     assert_eq!(reading.workload, expected);
     let mut reading = super::tests::reading(TargetKind::DaemonSet, false);
     assert_eq!(asks(&reading), "/apis/apps/v1/namespaces/shop/daemonsets/web");
-    assert!(!tell(
+    assert!(!answer(
         &mut reading,
         &json!({"metadata": {"name": "web", "uid": "ds"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
             "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}}, "status": {"desiredNumberScheduled": 7}}),
@@ -105,7 +105,7 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
         ..WorkloadQuery::default()
     };
     let mut reading = WorkloadReading::new(query(TargetKind::StatefulSet));
-    assert!(tell(
+    assert!(answer(
         &mut reading,
         &json!({"metadata": {"name": "web", "uid": "s"}, "spec": {"selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web", "tier": "front"}}}}}),
@@ -121,10 +121,10 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
         budget("nobody", &Value::Null, 2),
         budget("broken", &json!({"matchExpressions": [{"key": "a", "operator": "Near"}]}), 2),
     ];
-    assert!(tell(&mut reading, &json!({"metadata": {"continue": "more"}, "items": items})));
+    assert!(answer(&mut reading, &json!({"metadata": {"continue": "more"}, "items": items})));
     assert!(asks(&reading).contains("poddisruptionbudgets?&limit=500&continue=more"));
     let items = [budget("all", &json!({}), 1), json!({"metadata": {"name": "new"}, "spec": {}})];
-    assert!(tell(&mut reading, &json!({"items": items})), "the Pods are left");
+    assert!(answer(&mut reading, &json!({"items": items})), "the Pods are left");
     assert!(asks(&reading).starts_with("/api/v1/namespaces/shop/pods?"));
     let one =
         Budget { name: "one".into(), desired_healthy: Some(3), healthy: 5, expected: 6, partial: false };
@@ -132,7 +132,7 @@ fn budgets_are_those_that_select_the_labels_of_the_template() {
     assert_eq!(reading.workload.budgets, Some(vec![one, all]));
     // A list that is too long is not kept.
     let mut reading = WorkloadReading::new(query(TargetKind::DaemonSet));
-    assert!(tell(
+    assert!(answer(
         &mut reading,
         &json!({"metadata": {"uid": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}})
     ));
@@ -158,8 +158,8 @@ fn what_cannot_be_read_is_named() {
 fn a_list_of_no_pods_is_one() {
     let mut reading = reading(TargetKind::StatefulSet, true);
     let web = json!({"metadata": {"name": "web", "uid": "s"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}});
-    assert!(tell(&mut reading, &web));
-    assert!(!tell(&mut reading, &json!({"items": []})));
+    assert!(answer(&mut reading, &web));
+    assert!(!answer(&mut reading, &json!({"items": []})));
     assert_eq!(reading.workload.pods, Some(Vec::new()));
 }
 
@@ -175,7 +175,7 @@ fn of_selected_pods_the_budgets_are_read_first_and_then_the_pods() {
             "status": {"desiredHealthy": 1, "currentHealthy": 2, "expectedPods": 2}})
     };
     let some = json!({"metadata": {"name": "some"}, "spec": {"selector": {"matchLabels": {"n": "1"}}}, "status": {}});
-    assert!(tell(&mut reading, &json!({"items": [budget("all", "web"), budget("none", "db"), some]})));
+    assert!(answer(&mut reading, &json!({"items": [budget("all", "web"), budget("none", "db"), some]})));
     assert_eq!(
         asks(&reading),
         "/api/v1/namespaces/shop/pods?&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed\
@@ -185,8 +185,8 @@ fn of_selected_pods_the_budgets_are_read_first_and_then_the_pods() {
         json!({"metadata": {"name": name, "uid": name, "labels": {"app": "web", "tier": "front", "n": n,
             "controller-revision-hash": "of-its-owner"}, "annotations": {"pitstop.dev/revision": "s-1"}}})
     };
-    assert!(tell(&mut reading, &json!({"metadata": {"continue": "x"}, "items": [pod("a", "1")]})));
-    assert!(!tell(&mut reading, &json!({"items": [pod("b", "2")]})));
+    assert!(answer(&mut reading, &json!({"metadata": {"continue": "x"}, "items": [pod("a", "1")]})));
+    assert!(!answer(&mut reading, &json!({"items": [pod("b", "2")]})));
     let Workload { labels, controllers, max_unavailable, budgets, pods, .. } = reading.workload;
     assert_eq!((labels, controllers, max_unavailable), (label_hashes(&query.labels), Vec::new(), 1));
     let found: Vec<_> =
@@ -198,6 +198,6 @@ fn of_selected_pods_the_budgets_are_read_first_and_then_the_pods() {
 
     let query = WorkloadQuery { budgets: false, ..query };
     let mut reading = WorkloadReading::new(query);
-    assert!(!tell(&mut reading, &json!({"items": []})), "nothing but the Pods is read");
+    assert!(!answer(&mut reading, &json!({"items": []})), "nothing but the Pods is read");
     assert_eq!(reading.workload.pods, Some(Vec::new()));
 }

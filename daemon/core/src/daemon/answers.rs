@@ -8,7 +8,7 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, Boot, Held, NodeW
 use super::{Daemon, Identity};
 use crate::action::{Action, Outcome};
 use crate::image;
-use crate::order::{Progress, Sent, Standing, Step, answer, uptime_seconds};
+use crate::order::{Membership, Progress, SentStops, Step, answer, uptime_seconds};
 use crate::resize;
 
 /// How long to wait for the watch to show the cause of a conflict.
@@ -46,13 +46,13 @@ impl Daemon {
         }
         let stored = book.get();
         let same_boot = self.identity.same_boot(&stored.status);
-        let taker = Taker { identity: &self.identity, sent: &self.sent, same_boot, now };
+        let context = Context { identity: &self.identity, sent: &self.sent, same_boot, now };
         let mut held = stored.status.held.clone();
         let mut urgent = false;
         let mut answers = Vec::new();
         for order in &stored.orders {
             let before = stored.answer(&order.id);
-            if image::asks(order) {
+            if image::is_pull(order) {
                 let wanted = self.images.answer(now, &order.id, before);
                 urgent |= wanted.as_ref() != before;
                 answers.extend(wanted);
@@ -62,7 +62,7 @@ impl Daemon {
                 answers.extend(before.cloned());
                 continue;
             };
-            let (wanted, at_once) = taker.wants(order, progress, before, &mut held);
+            let (wanted, at_once) = context.answer(order, progress, before, &mut held);
             urgent |= at_once;
             answers.extend(wanted);
         }
@@ -84,17 +84,17 @@ impl Daemon {
 }
 
 /// Context for answers to orders.
-struct Taker<'a> {
+struct Context<'a> {
     identity: &'a Identity,
-    sent: &'a Sent,
+    sent: &'a SentStops,
     /// Whether the stored uptimes count from the current boot.
     same_boot: bool,
     now: Mono,
 }
 
-impl Taker<'_> {
+impl Context<'_> {
     /// The answer to an order, and whether it must be written at once.
-    fn wants(
+    fn answer(
         &self,
         order: &Order,
         progress: &mut Progress,
@@ -103,13 +103,13 @@ impl Taker<'_> {
     ) -> (Option<Answer>, bool) {
         let acknowledged = before.is_some_and(|a| self.identity.acknowledged(a));
         record(held, order, &mut progress.step, before, acknowledged);
-        let unproved = acknowledged && progress.standing == Standing::AsksBook;
+        let unproved = acknowledged && progress.membership == Membership::Unproved;
         let mut urgent = false;
         let mut wanted = match &progress.step {
-            Step::Over(over) => Some(taken_up_as(over.clone(), before)),
-            Step::Ready | Step::Fit { .. } if !acknowledged || unproved => {
+            Step::Over(over) => Some(with_acknowledgement(over.clone(), before)),
+            Step::Ready | Step::Resize { .. } if !acknowledged || unproved => {
                 urgent = unproved;
-                Some(self.takes_up(order, progress, before))
+                Some(self.acknowledgement(order, progress, before))
             }
             _ => before.cloned(),
         };
@@ -118,13 +118,13 @@ impl Taker<'_> {
             acting.reason = Some(reason);
             message.clone_into(&mut acting.message);
         }
-        urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| rides(order, a, before));
+        urgent |= wanted.as_ref() != before && !wanted.as_ref().is_some_and(|a| can_wait(order, a, before));
         (wanted, urgent)
     }
 
     /// The acknowledgement of an order. If the container was signalled, or this process was about to send its stop, the
     /// grace period continues.
-    fn takes_up(&self, order: &Order, progress: &Progress, before: Option<&Answer>) -> Answer {
+    fn acknowledgement(&self, order: &Order, progress: &Progress, before: Option<&Answer>) -> Answer {
         let counts = self.same_boot && (!matches!(progress.step, Step::Ready) || progress.signalled());
         let uptime = before
             .and_then(|a| a.acknowledged_uptime_seconds)
@@ -143,7 +143,7 @@ impl Taker<'_> {
 /// Updates the record with the answer `Done`.
 fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, before: Option<&Answer>, acknowledged: bool) {
     match step {
-        Step::Fit { present, .. } if !acknowledged => {
+        Step::Resize { present, .. } if !acknowledged => {
             if let Err(why) = resize::begin(held, order, present) {
                 let reason = Some(AnswerReason::TooManyHeld);
                 *step = Step::Over(answer(&order.id, AnswerState::Refused, reason, why));
@@ -160,7 +160,7 @@ fn record(held: &mut Vec<Held>, order: &Order, step: &mut Step, before: Option<&
 }
 
 /// Keeps in the final answer who acknowledged the order, and when.
-fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
+fn with_acknowledgement(over: Answer, before: Option<&Answer>) -> Answer {
     match before.cloned().filter(|_| over.acknowledged_by.is_empty()) {
         None => over,
         Some(Answer { acknowledged_uptime_seconds, acknowledged_by, .. }) => {
@@ -171,7 +171,7 @@ fn taken_up_as(over: Answer, before: Option<&Answer>) -> Answer {
 
 /// Whether an answer can wait for the next write: a success that the Pod's status will show, without a new reason. Only
 /// the answer shows what cgroups hold or held.
-fn rides(order: &Order, answer: &Answer, before: Option<&Answer>) -> bool {
-    let told = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
-    answer.state == AnswerState::Done && told && answer.observed.is_none() && order.action.resize.is_none()
+fn can_wait(order: &Order, answer: &Answer, before: Option<&Answer>) -> bool {
+    let known = answer.reason.is_none() || before.is_some_and(|b| b.reason == answer.reason);
+    answer.state == AnswerState::Done && known && answer.observed.is_none() && order.action.resize.is_none()
 }

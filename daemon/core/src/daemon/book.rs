@@ -9,7 +9,7 @@ use pitstop_api::nodework::Held;
 
 use super::Daemon;
 use crate::action::{Action, Book, CallFailure, Watch};
-use crate::order::Standing;
+use crate::order::Membership;
 
 /// Most tries per Pod.
 const TRIES: u32 = 6;
@@ -18,21 +18,21 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// A Pod whose original resources the daemon must restore.
 #[derive(Clone, Debug)]
-pub(super) struct Owed {
+pub(super) struct Restore {
     /// The original resources.
     pub(super) held: Held,
     /// UID of the book that is gone.
-    pub(super) book: String,
+    pub(super) book_uid: String,
     /// When to try again; `None`: at once.
-    pub(super) at: Option<Mono>,
+    pub(super) retry_at: Option<Mono>,
     /// Whether a write is under way.
     pub(super) under_way: bool,
     failures: u32,
 }
 
-impl Owed {
-    pub(super) fn new(held: Held, book: String) -> Self {
-        Self { held, book, at: None, under_way: false, failures: 0 }
+impl Restore {
+    pub(super) fn new(held: Held, book_uid: String) -> Self {
+        Self { held, book_uid, retry_at: None, under_way: false, failures: 0 }
     }
 
     /// Notes the end of a try; returns whether to try again. A final failure may come from a container that ended just
@@ -42,7 +42,7 @@ impl Owed {
         if result.is_ok() {
             return false;
         }
-        self.at = Some(now.after(FIRST.saturating_mul(1 << self.failures.min(TRIES))));
+        self.retry_at = Some(now.after(FIRST.saturating_mul(1 << self.failures.min(TRIES))));
         self.failures = self.failures.saturating_add(1);
         self.failures < TRIES
     }
@@ -55,9 +55,10 @@ impl Daemon {
             Watch::Upsert(book) => (Some(book), false),
             Watch::Gone(last) => {
                 let known = self.book.take().map(|book| book.get().clone());
-                self.outlive();
+                self.orphan_orders();
                 // The event has the newest state of the book; a list without the book has none.
-                return self.lost(known.filter(|known| known.uid != last.uid).into_iter().chain([last]));
+                return self
+                    .add_restores(known.filter(|book| book.uid != last.uid).into_iter().chain([last]));
             }
             Watch::Listed(list) => (list.objects.into_iter().next(), true),
         };
@@ -65,11 +66,11 @@ impl Daemon {
         let replaced = replaced.filter(|known| shown.as_ref().is_none_or(|book| book.uid != known.uid));
         let replaced = replaced.cloned();
         if replaced.is_some() {
-            self.outlive();
+            self.orphan_orders();
         }
-        self.lost(replaced.into_iter());
+        self.add_restores(replaced.into_iter());
         if let Some(book) = &shown {
-            self.found(book);
+            self.drop_restores(book);
         }
         match (shown, &mut self.book) {
             (Some(book), Some(known)) if listed => known.listed(book),
@@ -79,28 +80,28 @@ impl Daemon {
     }
 
     /// The orders of the old book count as withdrawn; the next book numbers its orders anew.
-    fn outlive(&mut self) {
+    fn orphan_orders(&mut self) {
         self.orders.retain(|_, progress| !progress.idle());
         for progress in self.orders.values_mut() {
-            progress.standing = Standing::Outlived;
+            progress.membership = Membership::Orphaned;
         }
     }
 
     /// Books are gone: their held Pods must be restored.
-    fn lost(&mut self, books: impl Iterator<Item = Book>) {
+    fn add_restores(&mut self, books: impl Iterator<Item = Book>) {
         for book in books.filter(|_| self.resizes) {
             for held in book.status.held {
-                let owed = Owed::new(held, book.uid.clone());
-                self.owed.insert(owed.held.pod.uid.clone(), owed);
+                let restore = Restore::new(held, book.uid.clone());
+                self.restores.insert(restore.held.pod.uid.clone(), restore);
             }
         }
     }
 
     /// Drops restores that a book makes unnecessary: of Pods on its record, and of its own Pods if it only seemed gone.
-    fn found(&mut self, book: &Book) {
-        self.owed.retain(|uid, owed| {
+    fn drop_restores(&mut self, book: &Book) {
+        self.restores.retain(|uid, restore| {
             let recorded = book.status.held.iter().any(|held| held.pod.uid == *uid);
-            owed.book != book.uid && !recorded
+            restore.book_uid != book.uid && !recorded
         });
     }
 
@@ -108,7 +109,7 @@ impl Daemon {
     /// so.
     pub fn holds(&self) -> bool {
         let recorded = self.book.as_ref().is_some_and(|book| !book.get().status.held.is_empty());
-        !self.owed.is_empty() || (self.resizes && recorded)
+        !self.restores.is_empty() || (self.resizes && recorded)
     }
 
     /// Restores Pods for which nothing else is under way.
@@ -116,23 +117,23 @@ impl Daemon {
         let busy: BTreeSet<&str> =
             self.orders.values().filter(|p| !p.idle()).map(|p| p.pod.uid.as_str()).collect();
         let mut actions = Vec::new();
-        for (uid, owed) in &mut self.owed {
-            if owed.under_way || owed.at.is_some_and(|at| at > now) {
+        for (uid, restore) in &mut self.restores {
+            if restore.under_way || restore.retry_at.is_some_and(|at| at > now) {
                 continue;
             }
-            owed.at = None;
+            restore.retry_at = None;
             if !busy.contains(uid.as_str()) {
-                owed.under_way = true;
-                actions.push(Action::WriteBack { held: Box::new(owed.held.clone()) });
+                restore.under_way = true;
+                actions.push(Action::WriteBack { held: Box::new(restore.held.clone()) });
             }
         }
         actions
     }
 
     pub(super) fn written_back(&mut self, now: Mono, pod_uid: &str, result: &Result<(), CallFailure>) {
-        let owed = self.owed.get_mut(pod_uid).filter(|owed| owed.under_way);
-        if owed.is_some_and(|owed| !owed.ended(now, result)) {
-            self.owed.remove(pod_uid);
+        let restore = self.restores.get_mut(pod_uid).filter(|restore| restore.under_way);
+        if restore.is_some_and(|restore| !restore.ended(now, result)) {
+            self.restores.remove(pod_uid);
         }
     }
 }

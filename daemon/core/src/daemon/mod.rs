@@ -26,8 +26,8 @@ use pitstop_api::nodework::{Answer, AnswerState, NodeWorkStatus, Order, RuntimeI
 
 use crate::action::{Action, Book, Event};
 use crate::image::Images;
-use crate::order::{Progress, Sent};
-use book::Owed;
+use crate::order::{Progress, SentStops};
+use book::Restore;
 
 /// When a hook or stop begins, a successful status write must have begun less than this time ago. Longer than a write
 /// may take (30 s, `kit/src/client.rs`), so that a slow API server does not block every stop.
@@ -61,11 +61,11 @@ pub struct Daemon {
     ended_hooks: EndedHooks,
     /// Stops that this process sent. If such an order is withdrawn and placed again, its container has the signal
     /// already, so its grace period continues.
-    sent: Sent,
+    sent: SentStops,
     /// Pods to restore, by UID.
-    owed: BTreeMap<String, Owed>,
+    restores: BTreeMap<String, Restore>,
     /// Time of the last event.
-    stepped: Mono,
+    stepped_at: Mono,
     backoff: Backoff,
     /// When to try a write again: after the back-off, or when the watch has had time to explain a conflict.
     write_at: Option<Mono>,
@@ -86,9 +86,9 @@ impl Daemon {
             orders: BTreeMap::new(),
             images: Images::default(),
             ended_hooks: EndedHooks::new(),
-            sent: Sent::default(),
-            owed: BTreeMap::new(),
-            stepped: Mono(0),
+            sent: SentStops::default(),
+            restores: BTreeMap::new(),
+            stepped_at: Mono(0),
             backoff: Backoff::default(),
             write_at: None,
             write_began: None,
@@ -106,7 +106,7 @@ impl Daemon {
     /// Sets how many bytes must be free in the image store before a pull. Default 0: no check.
     #[must_use]
     pub fn with_image_room(mut self, bytes: u64) -> Self {
-        self.images.needs_room(bytes);
+        self.images.require_room(bytes);
         self
     }
 
@@ -142,7 +142,7 @@ impl Daemon {
         }
         actions.extend(self.next_steps(now));
         actions.extend(self.images.next_steps(now, self.book.as_ref().map(Tracked::get)));
-        self.stepped = now;
+        self.stepped_at = now;
         actions.extend(self.give_back(now));
         actions.extend(self.write(now));
         actions
@@ -151,12 +151,12 @@ impl Daemon {
     /// When to call [`Daemon::step`] with a tick if no event comes before.
     pub fn wake_at(&self) -> Option<Mono> {
         // Work that was due but did not start waits for something else, such as its turn.
-        let later = |at: &Mono| *at > self.stepped;
+        let later = |at: &Mono| *at > self.stepped_at;
         let asks = self.orders.values().filter_map(|p| p.ask_at).filter(later).min();
-        let owed = self.owed.values().filter(|owed| !owed.under_way).filter_map(|owed| owed.at);
-        let owed = owed.filter(later).min();
-        let images = self.images.wake_at(self.stepped);
-        earliest(earliest(earliest(asks, owed), self.write_at), images)
+        let retries = self.restores.values().filter(|r| !r.under_way).filter_map(|r| r.retry_at);
+        let retries = retries.filter(later).min();
+        let images = self.images.wake_at(self.stepped_at);
+        earliest(earliest(earliest(asks, retries), self.write_at), images)
     }
 
     /// The orders in the book.
@@ -172,8 +172,8 @@ impl Daemon {
             progress.ask_at = None;
         }
         self.images.retry();
-        for owed in self.owed.values_mut() {
-            owed.at = None;
+        for restore in self.restores.values_mut() {
+            restore.retry_at = None;
         }
     }
 

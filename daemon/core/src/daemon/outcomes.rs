@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use pitstop_api::condition::truncate;
 use pitstop_api::logic::time::Mono;
-use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order};
+use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, CgroupReading, MAX_MESSAGE, Order};
 
 use super::{Daemon, MAX_ENDED_HOOKS};
 use crate::DEFAULT_GRACE_SECONDS;
 use crate::action::{Action, CallFailure, Facts};
-use crate::order::{Asks, HookTime, Progress, Step, answer, request_over};
+use crate::decision::{Decision, decide};
+use crate::order::{HookTime, Progress, Step, Task, answer, request_over};
 use crate::resize::Present;
-use crate::verdict::{Verdict, verdict};
 
 /// Wait before the daemon asks again about a container that is created but not started.
 const CREATED_PATIENCE: Duration = Duration::from_secs(1);
@@ -43,21 +43,21 @@ impl Daemon {
         }
         progress.ask_at = None;
         let acknowledged =
-            stored.filter(|a| a.state == AnswerState::Acknowledged && progress.asks == Asks::Stop);
-        match (verdict(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
+            stored.filter(|a| a.state == AnswerState::Acknowledged && progress.task == Task::Stop);
+        match (decide(&order, facts.as_ref(), DEFAULT_GRACE_SECONDS), acknowledged) {
             // The container was there when this or an earlier process acknowledged the order.
-            (Verdict::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
+            (Decision::Refuse(AnswerReason::NotRunning, _), Some(before)) => {
                 let own = before.acknowledged_by == self.identity.instance;
-                progress.step = Step::Over(progress.ended(before, own));
+                progress.step = Step::Over(progress.final_answer(before, own));
             }
-            (Verdict::Refuse(reason, message), _) => {
+            (Decision::Refuse(reason, message), _) => {
                 progress.step = Step::Over(answer(id, AnswerState::Refused, Some(reason), message));
             }
-            (Verdict::Read, _) => progress.step = Step::Read,
-            (Verdict::Resize { runs }, _) => progress.may_resize(&order, runs),
-            (Verdict::Stop { .. }, _) if closed => progress.step = request_over(id),
-            (Verdict::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
-            (Verdict::Stop { grace_seconds, hook }, _) => progress.may_stop(grace_seconds, hook),
+            (Decision::Read, _) => progress.step = Step::Read,
+            (Decision::Resize { runs }, _) => progress.allow_resize(&order, runs),
+            (Decision::Stop { .. }, _) if closed => progress.step = request_over(id),
+            (Decision::Wait, _) => progress.ask_at = Some(now.after(CREATED_PATIENCE)),
+            (Decision::Stop { grace_seconds, hook }, _) => progress.allow_stop(grace_seconds, hook),
         }
     }
 
@@ -75,11 +75,11 @@ impl Daemon {
         progress.step = Step::Ready;
         let in_time = matches!(progress.hook_time, HookTime::Until(until) if now <= until);
         progress.hook_time = if in_time { HookTime::Kept } else { HookTime::Missed };
-        let stands = named.is_some_and(|order| progress.is_of(&order));
-        if !stands && !in_time {
+        let listed = named.is_some_and(|order| progress.is_of(&order));
+        if !listed && !in_time {
             return None;
         }
-        if !stands || (finishes && in_time) {
+        if !listed || (finishes && in_time) {
             return progress.act(id, now, &mut self.sent);
         }
         if !in_time {
@@ -117,29 +117,34 @@ impl Daemon {
         }
     }
 
-    pub(super) fn cgroups_read(&mut self, now: Mono, id: &str, result: Result<Box<Observed>, CallFailure>) {
-        if let Some((_, progress)) = self.came_back(id, |step| matches!(step, Step::Reading)) {
-            progress.was_read(id, now, result);
+    pub(super) fn cgroups_read(
+        &mut self,
+        now: Mono,
+        id: &str,
+        result: Result<Box<CgroupReading>, CallFailure>,
+    ) {
+        if let Some((_, progress)) = self.unchanged_order(id, |step| matches!(step, Step::Reading)) {
+            progress.cgroups_read(id, now, result);
         }
     }
 
     pub(super) fn resources_read(&mut self, now: Mono, id: &str, result: Result<Box<Present>, CallFailure>) {
-        if let Some((order, progress)) = self.came_back(id, |step| matches!(step, Step::Looking))
+        if let Some((order, progress)) = self.unchanged_order(id, |step| matches!(step, Step::Looking))
             && let Some(resize) = &order.action.resize
         {
-            progress.was_looked_at(id, resize, now, result);
+            progress.resources_read(id, resize, now, result);
         }
     }
 
     pub(super) fn resized(&mut self, now: Mono, id: &str, result: Result<(), CallFailure>) {
         let stored = self.stored(id).cloned();
-        if let Some((_, progress)) = self.came_back(id, |step| matches!(step, Step::Resizing)) {
-            progress.was_resized(id, stored.as_ref(), now, result);
+        if let Some((_, progress)) = self.unchanged_order(id, |step| matches!(step, Step::Resizing)) {
+            progress.resized(id, stored.as_ref(), now, result);
         }
     }
 
     /// The order whose action has ended, if it is unchanged. An order that was withdrawn meanwhile is forgotten.
-    fn came_back(&mut self, id: &str, awaited: fn(&Step) -> bool) -> Option<(Order, &mut Progress)> {
+    fn unchanged_order(&mut self, id: &str, awaited: fn(&Step) -> bool) -> Option<(Order, &mut Progress)> {
         self.orders.get(id).filter(|progress| awaited(&progress.step))?;
         let Some(order) = self.order(id).cloned() else {
             self.orders.remove(id);

@@ -9,19 +9,19 @@ use pitstop_api::nodework::{Answer, AnswerReason, AnswerState, MAX_MESSAGE, Orde
 
 use super::Daemon;
 use crate::action::{Action, Book};
+use crate::decision::well_formed;
 use crate::image;
 use crate::order::{
-    HookStep, Progress, Standing, Step, answer, hook_ended, request_over, reused, uptime_seconds,
+    HookStep, Membership, Progress, Step, answer, hook_ended, request_over, reused_id, uptime_seconds,
 };
 use crate::resize::{forgets, recorded};
-use crate::verdict::well_formed;
 
 /// UIDs of Pods whose orders must wait.
 struct Turns {
-    /// No order of these Pods may begin. An action of a withdrawn order, or of one that stands back, is under way, or
+    /// No order of these Pods may begin. An action of a withdrawn order, or of one that yields, is under way, or
     /// the Pod must be restored.
     busy: BTreeSet<String>,
-    /// Pods with a begun order that does not stand back.
+    /// Pods with a begun order that does not yield.
     taken: BTreeSet<String>,
 }
 
@@ -36,10 +36,10 @@ impl Daemon {
         self.orders.retain(|id, p| open.contains(id.as_str()) || !p.idle());
         let mut turns = self.turns(&open);
         let mut actions = Vec::new();
-        for order in book.orders.iter().filter(|order| !image::asks(order)) {
-            self.take_up(order, book.answer(&order.id));
+        for order in book.orders.iter().filter(|order| !image::is_pull(order)) {
+            self.track(order, book.answer(&order.id));
             if self.has_its_turn(now, order, &mut turns) {
-                actions.extend(self.move_on(now, &book, order, &mut turns));
+                actions.extend(self.next_action(now, &book, order, &mut turns));
             }
         }
         actions
@@ -48,22 +48,22 @@ impl Daemon {
     fn turns(&self, open: &BTreeSet<&str>) -> Turns {
         let uid = |p: &Progress| p.pod.uid.clone();
         let withdrawn = self.orders.iter().filter(|(id, _)| !open.contains(id.as_str())).map(|(_, p)| uid(p));
-        let back_again = self.orders.values().filter(|p| p.stands_back() && !p.idle()).map(uid);
-        let busy = withdrawn.chain(back_again).chain(self.owed.keys().cloned()).collect();
-        let began = |p: &&Progress| p.begun && !p.stands_back() && !matches!(p.step, Step::Over(_));
+        let yielding = self.orders.values().filter(|p| p.yields() && !p.idle()).map(uid);
+        let busy = withdrawn.chain(yielding).chain(self.restores.keys().cloned()).collect();
+        let began = |p: &&Progress| p.begun && !p.yields() && !matches!(p.step, Step::Over(_));
         Turns { busy, taken: self.orders.values().filter(began).map(uid).collect() }
     }
 
     /// Starts to track an order of the book, and applies its stored answer.
-    fn take_up(&mut self, order: &Order, stored: Option<&Answer>) {
+    fn track(&mut self, order: &Order, stored: Option<&Answer>) {
         let hook = self.ended_hooks.get(&order.id);
         let fresh = || start(order, stored, hook, self.resizes);
         let progress = self.orders.entry(order.id.clone()).or_insert_with(fresh);
-        if progress.standing == Standing::Outlived && progress.idle() {
+        if progress.membership == Membership::Orphaned && progress.idle() {
             *progress = fresh();
         }
         if let Some(stored) = stored {
-            progress.heed(order, stored);
+            progress.apply(order, stored);
         }
     }
 
@@ -72,7 +72,7 @@ impl Daemon {
         let Some(progress) = self.orders.get_mut(&order.id) else { return false };
         if !progress.is_of(order) {
             if progress.idle() {
-                progress.step = Step::Over(reused(&order.id));
+                progress.step = Step::Over(reused_id(&order.id));
             } else {
                 turns.busy.insert(progress.pod.uid.clone());
             }
@@ -84,7 +84,7 @@ impl Daemon {
     }
 
     /// The action that an order begins in its turn.
-    fn move_on(&mut self, now: Mono, book: &Book, order: &Order, turns: &mut Turns) -> Option<Action> {
+    fn next_action(&mut self, now: Mono, book: &Book, order: &Order, turns: &mut Turns) -> Option<Action> {
         let stored = book.answer(&order.id);
         let acknowledged = stored.filter(|a| self.identity.acknowledged(a));
         let progress = self.orders.get_mut(&order.id)?;
@@ -98,7 +98,7 @@ impl Daemon {
             Step::Ready => self.stop(now, book, order, acknowledged?),
             Step::Read if due => progress.read(&order.id),
             Step::Look if due => progress.look(&order.id, &book.status.held),
-            Step::Fit { .. } => self.resize(now, book, order, acknowledged?, turns),
+            Step::Resize { .. } => self.resize(now, book, order, acknowledged?, turns),
             Step::Ask
             | Step::Asking
             | Step::Hooking
@@ -116,11 +116,11 @@ impl Daemon {
     fn stop(&mut self, now: Mono, book: &Book, order: &Order, acknowledged: &Answer) -> Option<Action> {
         let proved = self.proved(now);
         let progress = self.orders.get_mut(&order.id)?;
-        if !proved && progress.must_ask() {
-            progress.standing = Standing::AsksBook;
+        if !proved && progress.needs_proof() {
+            progress.membership = Membership::Unproved;
             return None;
         }
-        progress.standing = Standing::Stands;
+        progress.membership = Membership::Listed;
         let same_boot = self.identity.same_boot(&book.status);
         let since = acknowledged.acknowledged_uptime_seconds.filter(|_| same_boot);
         progress.grace_since = since.unwrap_or_else(|| uptime_seconds(now));
@@ -164,8 +164,8 @@ fn start(order: &Order, stored: Option<&Answer>, hook: Option<&Option<String>>, 
         }
         Ok(target) => (Some(target), Step::Ask),
     };
-    let told = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
-    let hook = match (hook, told) {
+    let reported = stored.and_then(|a| Some((a.reason?, a.message.as_str())));
+    let hook = match (hook, reported) {
         (Some(failure), _) => hook_ended(failure.as_deref()),
         (None, Some((AnswerReason::PreStopHookFailed, message))) => hook_ended(Some(message)),
         // It was stopped, so its hook had ended.

@@ -6,7 +6,7 @@
 //! that no container uses.)
 
 mod progress;
-mod told;
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use pitstop_api::logic::pull::meaning;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{Answer, Order};
 
-use crate::action::{Action, Book, CallFailure, Image, Look, Named, Newest, PullFailure};
+use crate::action::{Action, Book, CallFailure, Image, Look, NamedContainer, NewestContainer, PullFailure};
 pub(crate) use progress::Progress;
 
 /// Most pulls of a node at a time.
@@ -26,7 +26,7 @@ pub(crate) struct Images {
     /// By order ID.
     orders: BTreeMap<String, Progress>,
     /// IDs of orders withdrawn while the runtime was being asked. Another order with that ID waits for the answer.
-    late: BTreeSet<String>,
+    unanswered: BTreeSet<String>,
     /// Pulls under way, by image.
     pulls: BTreeMap<String, UnderWay>,
     /// Bytes that must be free in the image store; 0: no check.
@@ -43,18 +43,18 @@ struct UnderWay {
 
 impl Images {
     /// Sets how many bytes must be free in the image store; 0: no check.
-    pub(crate) fn needs_room(&mut self, bytes: u64) {
+    pub(crate) fn require_room(&mut self, bytes: u64) {
         self.room = bytes;
     }
 
     /// Continues every order as far as possible, and cancels pulls that no order waits for any more.
     pub(crate) fn next_steps(&mut self, now: Mono, book: Option<&Book>) -> Vec<Action> {
         let orders = book.map_or(&[][..], |book| &book.orders);
-        let open: BTreeSet<&str> = orders.iter().filter(|o| asks(o)).map(|o| o.id.as_str()).collect();
+        let open: BTreeSet<&str> = orders.iter().filter(|o| is_pull(o)).map(|o| o.id.as_str()).collect();
         let withdrawn = self.orders.extract_if(.., |id, _| !open.contains(id.as_str()));
-        self.late.extend(withdrawn.filter(|(_, progress)| progress.looking).map(|(id, _)| id));
+        self.unanswered.extend(withdrawn.filter(|(_, progress)| progress.looking).map(|(id, _)| id));
         let mut actions = Vec::new();
-        for order in orders.iter().filter(|order| asks(order) && !self.late.contains(&order.id)) {
+        for order in orders.iter().filter(|order| is_pull(order) && !self.unanswered.contains(&order.id)) {
             let stored = book.and_then(|book| book.answer(&order.id));
             let progress =
                 self.orders.entry(order.id.clone()).or_insert_with(|| Progress::new(now, order, stored));
@@ -62,7 +62,7 @@ impl Images {
             progress.expire(now);
             actions.extend(progress.look(now, self.room > 0));
         }
-        let awaited: BTreeSet<String> = self.orders.values().filter_map(Progress::awaits).collect();
+        let awaited: BTreeSet<String> = self.orders.values().filter_map(Progress::awaited_image).collect();
         self.pulls.retain(|image, _| {
             let stays = awaited.contains(image);
             if !stays {
@@ -74,7 +74,7 @@ impl Images {
         actions
     }
 
-    /// Begins pulls while places are free: of the namespace with the fewest under way, the first order in the book.
+    /// Begins pulls while slots are free: of the namespace with the fewest under way, the first order in the book.
     fn pull(&mut self, now: Mono, orders: &[Order]) -> Vec<Action> {
         let mut actions = Vec::new();
         loop {
@@ -104,7 +104,7 @@ impl Images {
 
     /// Takes the runtime's answer about an order; ignores it if that order was withdrawn.
     pub(crate) fn seen(&mut self, now: Mono, order_id: &str, result: Result<Box<Look>, CallFailure>) {
-        if !self.late.remove(order_id)
+        if !self.unanswered.remove(order_id)
             && let Some(progress) = self.orders.get_mut(order_id)
         {
             progress.seen(now, result, self.room);
@@ -119,7 +119,7 @@ impl Images {
             .map(|()| now.since(began))
             .map_err(|failure| meaning(&failure.message, failure.missing));
         for progress in self.orders.values_mut() {
-            if progress.awaits().as_deref() == Some(image) {
+            if progress.awaited_image().as_deref() == Some(image) {
                 progress.pulled(now, result.clone());
             }
         }
@@ -142,6 +142,6 @@ impl Images {
 }
 
 /// Whether the order is to pull an image.
-pub(crate) fn asks(order: &Order) -> bool {
+pub(crate) fn is_pull(order: &Order) -> bool {
     order.action.pull.is_some()
 }

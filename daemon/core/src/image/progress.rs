@@ -12,14 +12,14 @@ use pitstop_api::nodework::{
     Answer, AnswerReason, AnswerState, ImageAnswer, MAX_MESSAGE, Order, Pull, PullPolicy, Pulled, Running,
 };
 
-use super::{Look, told};
+use super::{Look, report};
 use crate::action::{Action, CallFailure};
-use crate::order::{answer, reused};
-use crate::verdict::well_formed;
+use crate::decision::well_formed;
+use crate::order::{answer, reused_id};
 
 /// The daemon reports a pull that takes longer than this; most do not. It also waits this long to report that the
 /// pulled image runs: most kubelets report that sooner, and then the order is withdrawn.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
+const REPORT_AFTER: Duration = Duration::from_secs(3);
 /// Time between looks once the node has the image: at first, and after [`FRESH`].
 const OFTEN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(2);
@@ -72,13 +72,13 @@ pub(crate) struct Progress {
     /// Back-off of failed pulls.
     retries: Backoff,
     /// When to look again.
-    at: Option<Mono>,
+    next_look: Option<Mono>,
     /// The image, once the node has it.
     pulled: Option<Pulled>,
     /// Since when the node has it.
     pulled_since: Mono,
     /// Whether the node had the image and lost it.
-    gone: bool,
+    image_gone: bool,
     /// The newest other container that was started.
     running: Option<Running>,
     changes: u32,
@@ -105,7 +105,7 @@ impl Progress {
         };
         let image = stored.and_then(|stored| stored.image.as_deref());
         let pulled = image.and_then(|image| image.pulled.clone());
-        let gone = stored.is_some_and(|stored| stored.reason == Some(AnswerReason::ImageGone));
+        let image_gone = stored.is_some_and(|stored| stored.reason == Some(AnswerReason::ImageGone));
         Self {
             step,
             looking: false,
@@ -114,14 +114,14 @@ impl Progress {
             wanted,
             since: now,
             took: pulled.as_ref().filter(|pulled| !pulled.present).map(|pulled| pulled.milliseconds),
-            asked: gone || pulled.is_some(),
+            asked: image_gone || pulled.is_some(),
             trouble: None,
             backoff: Backoff::default(),
             retries: Backoff::default(),
-            at: None,
+            next_look: None,
             pulled,
             pulled_since: now,
-            gone,
+            image_gone,
             running: image.and_then(|image| image.running.clone()),
             changes: 0,
             changed_at: now,
@@ -132,7 +132,7 @@ impl Progress {
     /// Refuses the order if it differs from the order first seen.
     pub(super) fn compare(&mut self, order: &Order) {
         if self.order != *order {
-            (self.step, self.at) = (Step::Over(Box::new(reused(&order.id))), None);
+            (self.step, self.next_look) = (Step::Over(Box::new(reused_id(&order.id))), None);
         }
     }
 
@@ -169,9 +169,9 @@ impl Progress {
 
     /// Asks the runtime, if due; with `room`, before a pull, also for the free bytes.
     pub(super) fn look(&mut self, now: Mono, room: bool) -> Option<Action> {
-        let due = self.step == Step::Look && !self.looking && self.at.is_none_or(|at| at <= now);
+        let due = self.step == Step::Look && !self.looking && self.next_look.is_none_or(|at| at <= now);
         let container_id = self.target.clone().filter(|_| due)?;
-        (self.looking, self.at) = (true, None);
+        (self.looking, self.next_look) = (true, None);
         Some(Action::LookAtImage {
             order_id: self.order.id.clone(),
             container_id,
@@ -202,7 +202,7 @@ impl Progress {
     }
 
     /// The image whose pull it waits for.
-    pub(super) fn awaits(&self) -> Option<String> {
+    pub(super) fn awaited_image(&self) -> Option<String> {
         self.wanted.as_ref().filter(|_| self.step == Step::Pulling).map(ToString::to_string)
     }
 
@@ -215,31 +215,31 @@ impl Progress {
             Ok(look) => look,
             Err(failure) => {
                 self.backoff.failed(now);
-                self.at = self.backoff.waits_until(now);
+                self.next_look = self.backoff.waits_until(now);
                 self.trouble = Some(truncate(&failure.message, MAX_MESSAGE));
                 return;
             }
         };
         self.backoff.succeeded();
         let Some(wanted) = self.wanted.clone() else { return };
-        let had = self.pulled.is_some() || self.gone;
+        let had = self.pulled.is_some() || self.image_gone;
         if !had || look.image.is_none() {
             // Only the book says that the node had the image, and the book is not trusted. So each pull is checked.
             let known = look.named.as_ref().or(look.heir.as_ref());
             if had && known.is_none() {
                 // As when a Pod starts again after its node was started again.
                 self.lost(now);
-                self.at = Some(now.after(SELDOM));
+                self.next_look = Some(now.after(SELDOM));
                 return;
             }
-            if let Some((reason, text)) = told::refused(&self.order, &wanted, known) {
+            if let Some((reason, text)) = report::refused(&self.order, &wanted, known) {
                 return self.over(AnswerState::Refused, reason, &text);
             }
         }
         self.see_running(now, &wanted, &look);
         let asks = self.policy() == PullPolicy::Always && !self.asked;
         match &look.image {
-            Some(image) if !asks => self.has(now, told::pulled(&wanted, image, self.took)),
+            Some(image) if !asks => self.found(now, report::pulled(&wanted, image, self.took)),
             None if self.policy() == PullPolicy::Never => {
                 let text = "the node does not have the image, and the order does not allow a pull";
                 self.over(AnswerState::Failed, AnswerReason::ImageNeverPull, text);
@@ -247,7 +247,7 @@ impl Progress {
             Some(_) | None => {
                 self.lost(now);
                 self.step = Step::Queue;
-                if let Some(text) = told::too_full(look.free, room) {
+                if let Some(text) = report::too_full(look.free, room) {
                     self.over(AnswerState::Failed, AnswerReason::NoDiskRoom, &text);
                 }
             }
@@ -257,15 +257,15 @@ impl Progress {
     /// The node has lost the image.
     fn lost(&mut self, now: Mono) {
         if self.pulled.take().is_some() {
-            (self.gone, self.since, self.took) = (true, now, None);
+            (self.image_gone, self.since, self.took) = (true, now, None);
         }
     }
 
-    fn has(&mut self, now: Mono, pulled: Pulled) {
+    fn found(&mut self, now: Mono, pulled: Pulled) {
         if self.pulled.is_none() {
             self.pulled_since = now;
         }
-        (self.pulled, self.gone, self.trouble) = (Some(pulled), false, None);
+        (self.pulled, self.image_gone, self.trouble) = (Some(pulled), false, None);
         let between = self.ended_at.is_some_and(|at| now < at.after(BETWEEN));
         let fresh = now < self.pulled_since.after(FRESH);
         let pause = match (between, fresh) {
@@ -273,7 +273,7 @@ impl Progress {
             (false, true) => OFTEN,
             (false, false) => SELDOM,
         };
-        self.at = Some(now.after(pause));
+        self.next_look = Some(now.after(pause));
     }
 
     /// Notes the newest container of the name, unless the order names that container.
@@ -288,7 +288,7 @@ impl Progress {
         if named || !newest.started {
             return;
         }
-        let running = told::running(wanted, newest);
+        let running = report::running(wanted, newest);
         let paced = self.changes < CHANGES || now >= self.changed_at.after(PACE);
         if self.running.as_ref() != Some(&running) && paced {
             self.running = Some(running);
@@ -302,7 +302,7 @@ impl Progress {
             Ok(took) => {
                 self.retries.succeeded();
                 self.took = Some(i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
-                (self.step, self.at, self.asked) = (Step::Look, None, true);
+                (self.step, self.next_look, self.asked) = (Step::Look, None, true);
             }
             Err(Meaning { reason: Some(reason), text }) => {
                 self.over(AnswerState::Failed, reason, &text);
@@ -312,20 +312,20 @@ impl Progress {
                 self.retries.failed(now);
                 let at = self.retries.waits_until(now).map(|at| at.min(now.after(RETRY)));
                 // Then the daemon checks again what the node has.
-                (self.step, self.at) = (Step::Look, at);
+                (self.step, self.next_look) = (Step::Look, at);
             }
         }
     }
 
     fn over(&mut self, state: AnswerState, reason: AnswerReason, text: &str) {
         let over = answer(&self.order.id, state, Some(reason), truncate(text, MAX_MESSAGE));
-        (self.step, self.at) = (Step::Over(Box::new(over)), None);
+        (self.step, self.next_look) = (Step::Over(Box::new(over)), None);
     }
 
     /// Whether that answer is final, too, as far as this process knows.
-    fn ends_as_well(&self, told: &Answer) -> bool {
-        match told.state {
-            AnswerState::Done => !self.gone,
+    fn also_ends(&self, stored: &Answer) -> bool {
+        match stored.state {
+            AnswerState::Done => !self.image_gone,
             AnswerState::Failed | AnswerState::Refused => true,
             AnswerState::Acknowledged => false,
         }
@@ -335,28 +335,28 @@ impl Progress {
     pub(super) fn answer(&self, now: Mono, before: Option<&Answer>) -> Option<Answer> {
         if let Step::Over(over) = &self.step {
             // The stored answer stands: another daemon of the node has ended the order, too.
-            let told = before.filter(|told| over.state == AnswerState::Failed && self.ends_as_well(told));
-            return Some(told.unwrap_or(over).clone());
+            let stored = before.filter(|it| over.state == AnswerState::Failed && self.also_ends(it));
+            return Some(stored.unwrap_or(over).clone());
         }
         if let Some(pulled) = &self.pulled {
-            let running = if self.is_told_later(now, before) {
+            let running = if self.delays_report(now, before) {
                 before.and_then(|before| before.image.as_ref()?.running.clone())
             } else {
                 self.running.clone()
             };
             // The stored answer stands: another daemon of the node has pulled or found the image.
-            let told = told_of(before).filter(|told| is_same(told, pulled));
-            let image = ImageAnswer { pulled: Some(told.unwrap_or(pulled).clone()), running };
+            let stored = stored_image(before).filter(|stored| is_same(stored, pulled));
+            let image = ImageAnswer { pulled: Some(stored.unwrap_or(pulled).clone()), running };
             let done = answer(&self.order.id, AnswerState::Done, None, String::new());
             return Some(Answer { image: Some(Box::new(image)), ..done });
         }
         let (reason, text) = match (&self.trouble, &self.step) {
-            _ if self.gone => (AnswerReason::ImageGone, "the node does not have the image any more"),
+            _ if self.image_gone => (AnswerReason::ImageGone, "the node does not have the image any more"),
             (Some(trouble), _) => (AnswerReason::PullRetried, trouble.as_str()),
             (None, Step::Queue) => (AnswerReason::PullQueued, "other pulls of the node go first"),
             (None, _) => (AnswerReason::Pulling, "the image is being pulled"),
         };
-        if before.is_none() && !self.gone && now < self.since.after(TOLD_AFTER) {
+        if before.is_none() && !self.image_gone && now < self.since.after(REPORT_AFTER) {
             return None;
         }
         let waits = answer(&self.order.id, AnswerState::Acknowledged, Some(reason), text.to_owned());
@@ -365,33 +365,33 @@ impl Progress {
     }
 
     /// Whether to delay the report that the pulled image runs, if nothing else is new.
-    fn is_told_later(&self, now: Mono, before: Option<&Answer>) -> bool {
+    fn delays_report(&self, now: Mono, before: Option<&Answer>) -> bool {
         let pulled = self.pulled.as_ref();
-        let known = told_of(before).zip(pulled).is_some_and(|(told, pulled)| is_same(told, pulled));
+        let known = stored_image(before).zip(pulled).is_some_and(|(one, other)| is_same(one, other));
         let is_pulled = self.running.as_ref().map(|running| &running.image_id) == pulled.map(|p| &p.image_id);
-        is_pulled && known && now < self.changed_at.after(TOLD_AFTER)
+        is_pulled && known && now < self.changed_at.after(REPORT_AFTER)
     }
 
     /// When to act again if no event comes before.
     pub(super) fn wake_at(&self, now: Mono) -> Option<Mono> {
         let comes = self.pulled.is_none() && !matches!(self.step, Step::Over(_));
         let since = if comes { Some(self.since) } else { self.running.as_ref().map(|_| self.changed_at) };
-        let told = since.map(|since| since.after(TOLD_AFTER)).filter(|at| *at > now);
+        let report = since.map(|since| since.after(REPORT_AFTER)).filter(|at| *at > now);
         let until = Some(self.until()).filter(|_| self.waits());
-        earliest(earliest(self.at.filter(|at| *at > now), told), until)
+        earliest(earliest(self.next_look.filter(|at| *at > now), report), until)
     }
 
     pub(super) fn retry(&mut self) {
         self.backoff.succeeded();
         self.retries.succeeded();
         if self.pulled.is_none() {
-            self.at = None;
+            self.next_look = None;
         }
     }
 }
 
 /// The image in the stored answer.
-fn told_of(before: Option<&Answer>) -> Option<&Pulled> {
+fn stored_image(before: Option<&Answer>) -> Option<&Pulled> {
     before?.image.as_ref()?.pulled.as_ref()
 }
 

@@ -11,18 +11,19 @@ use pitstop_api::id::ContainerId;
 use pitstop_api::logic::backoff::Backoff;
 use pitstop_api::logic::time::{Mono, seconds};
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, MAX_MESSAGE, Observed, Order, OrderContainer, OrderPod, Resize,
+    Answer, AnswerReason, AnswerState, CgroupReading, MAX_MESSAGE, Order, OrderContainer, OrderPod,
+    ResizeOrder,
 };
 
 use crate::MIN_GRACE_SECONDS;
 use crate::action::{Action, CallFailure};
+use crate::decision::well_formed;
 use crate::hook::Hook;
 use crate::resize::Present;
-use crate::verdict::well_formed;
 use resizing::Resizing;
 
 /// Stops without effect after which the daemon reports them. It goes on: the controller withdraws the order in time.
-pub(crate) const TOLD_STOPS: u32 = 3;
+pub(crate) const REPORT_STOPS: u32 = 3;
 
 /// How long after a hook's limit its end may be reported: the executor ends a hook at its limit.
 const HOOK_MARGIN: Duration = Duration::from_secs(5);
@@ -50,7 +51,7 @@ pub(crate) enum Step {
     /// They are being read.
     Looking,
     /// They may be changed, once the acknowledgement is stored.
-    Fit {
+    Resize {
         /// The resources found.
         present: Box<Present>,
         /// When they were read.
@@ -64,7 +65,7 @@ pub(crate) enum Step {
 
 /// What an order asks for, as first seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Asks {
+pub(crate) enum Task {
     /// Nothing that this daemon knows.
     #[default]
     Nothing,
@@ -73,10 +74,10 @@ pub(crate) enum Asks {
     /// The values of the cgroups.
     Read,
     /// Other resources.
-    Resize(Box<Resize>),
+    Resize(Box<ResizeOrder>),
 }
 
-impl Asks {
+impl Task {
     fn of(order: &Order) -> Self {
         let action = &order.action;
         match (&action.recreate, &action.verify, &action.resize) {
@@ -116,14 +117,14 @@ pub(crate) enum HookTime {
 
 /// Relation of the order to its book.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Membership {
     /// The book has the order.
     #[default]
-    Stands,
+    Listed,
     /// It has its turn, but a write must first prove that the book still has it.
-    AsksBook,
+    Unproved,
     /// Its book is gone.
-    Outlived,
+    Orphaned,
 }
 
 /// How many sent stops are remembered: four times the orders of a full book.
@@ -132,9 +133,9 @@ const MAX_SENT: usize = 4 * MAX_ORDERS;
 /// Stops that this process was about to send, by order ID. Each has the container, and the start of its grace period in
 /// seconds since the node's boot. Beyond [`MAX_SENT`], the oldest are forgotten.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sent(BTreeMap<String, (ContainerId, i64)>);
+pub(crate) struct SentStops(BTreeMap<String, (ContainerId, i64)>);
 
-impl Sent {
+impl SentStops {
     fn note(&mut self, order_id: &str, container_id: &ContainerId, since: i64) {
         if self.0.contains_key(order_id) {
             return;
@@ -169,17 +170,17 @@ pub(crate) struct Progress {
     /// Its ID; `None` for an invalid order, of which nothing begins.
     pub(crate) target: Option<ContainerId>,
     /// What the order asks for.
-    pub(crate) asks: Asks,
+    pub(crate) task: Task,
     /// Whether the book still has the order.
-    pub(crate) standing: Standing,
+    pub(crate) membership: Membership,
     /// The hook.
     pub(crate) hook: HookStep,
     /// Whether this process was paused while it ran.
     pub(crate) hook_time: HookTime,
     /// Number of stops that this process sent.
     pub(crate) stops: u32,
-    /// Message about stops without effect, once there were [`TOLD_STOPS`].
-    pub(crate) retried: Option<String>,
+    /// Message about stops without effect, once there were [`REPORT_STOPS`].
+    pub(crate) retry_message: Option<String>,
     /// Whole grace period in seconds; known once the runtime was asked.
     pub(crate) grace_seconds: i64,
     /// Start of the grace period, in seconds since the node's boot; known once this process acts.
@@ -200,29 +201,29 @@ impl Progress {
     /// A new order.
     pub(crate) fn new(order: &Order, target: Option<ContainerId>, step: Step, hook: HookStep) -> Self {
         let (pod, container) = (order.pod.clone(), order.container.clone());
-        Self { step, pod, container, target, asks: Asks::of(order), hook, ..Self::default() }
+        Self { step, pod, container, target, task: Task::of(order), hook, ..Self::default() }
     }
 
     /// Whether the order is the one first seen. An order never changes, so another order with its ID must not be
     /// carried out: the checked container would not be the named one. Work for another book does not count.
     pub(crate) fn is_of(&self, order: &Order) -> bool {
-        self.standing != Standing::Outlived
+        self.membership != Membership::Orphaned
             && self.pod == order.pod
             && self.container == order.container
-            && self.asks == Asks::of(order)
+            && self.task == Task::of(order)
     }
 
     /// Applies the stored answer, which may be from another daemon on this node. A final answer stands. If the
     /// container was found ended before the acknowledgement was seen, the daemon asks again: a stop may have ended it.
     /// It never asks about an invalid order.
-    pub(crate) fn heed(&mut self, order: &Order, stored: &Answer) {
+    pub(crate) fn apply(&mut self, order: &Order, stored: &Answer) {
         let acknowledged = stored.state == AnswerState::Acknowledged;
-        let asked = || self.asks == Asks::Stop && well_formed(order).is_ok();
+        let asked = || self.task == Task::Stop && well_formed(order).is_ok();
         match &self.step {
             Step::Over(own) if acknowledged && own.reason == Some(AnswerReason::NotRunning) && asked() => {
                 self.step = Step::Ask;
             }
-            Step::Ask | Step::Ready | Step::Read | Step::Look | Step::Fit { .. } | Step::Over(_)
+            Step::Ask | Step::Ready | Step::Read | Step::Look | Step::Resize { .. } | Step::Over(_)
                 if !acknowledged =>
             {
                 self.step = Step::Over(stored.clone());
@@ -240,14 +241,14 @@ impl Progress {
     }
 
     /// Whether it waits for something that may never come, so that later orders of its Pod pass.
-    pub(crate) fn stands_back(&self) -> bool {
+    pub(crate) fn yields(&self) -> bool {
         self.resizing.stalled.is_some()
     }
 
-    /// Whether it stands back and must wait. Its time has not come, or its own action or another order of its Pod is
+    /// Whether it yields and must wait. Its time has not come, or its own action or another order of its Pod is
     /// under way (`taken`: UIDs of such Pods).
     pub(crate) fn waits_behind(&mut self, now: Mono, taken: &BTreeSet<String>) -> bool {
-        if !self.stands_back() {
+        if !self.yields() {
             return false;
         }
         if !self.idle() || self.ask_at.is_some_and(|at| at > now) {
@@ -269,7 +270,7 @@ impl Progress {
     /// Reason and message for an order under way.
     pub(crate) fn trouble(&self) -> Option<(AnswerReason, &str)> {
         // The controller must know of stops without effect, to withdraw the order. A failed hook was reported before.
-        let retried = self.retried.as_deref().map(|text| (AnswerReason::StopRetried, text));
+        let retried = self.retry_message.as_deref().map(|text| (AnswerReason::StopRetried, text));
         let stalled = self.resizing.stalled.as_ref().map(|(reason, text)| (*reason, text.as_str()));
         retried.or(stalled).or_else(|| Some((AnswerReason::PreStopHookFailed, self.hook_failure()?)))
     }
@@ -284,13 +285,13 @@ impl Progress {
     /// was cut and runs again. A hook that ended by the node's record was followed by the stop, except in a paused
     /// process.
     pub(crate) fn signalled(&self) -> bool {
-        let stood_still = matches!(self.hook_time, HookTime::Until(_) | HookTime::Missed);
-        self.stops > 0 || (matches!(self.hook, HookStep::Ended(_)) && !stood_still)
+        let paused = matches!(self.hook_time, HookTime::Until(_) | HookTime::Missed);
+        self.stops > 0 || (matches!(self.hook, HookStep::Ended(_)) && !paused)
     }
 
     /// Whether the book must have been proved recently: what begins now does not follow at once from what this process
     /// began.
-    pub(crate) fn must_ask(&self) -> bool {
+    pub(crate) fn needs_proof(&self) -> bool {
         matches!(self.step, Step::Ready) && self.hook_time != HookTime::Kept
     }
 
@@ -304,11 +305,11 @@ impl Progress {
     }
 
     /// The container runs and may be stopped.
-    pub(crate) fn may_stop(&mut self, grace_seconds: i64, hook: Option<Hook>) {
+    pub(crate) fn allow_stop(&mut self, grace_seconds: i64, hook: Option<Hook>) {
         self.grace_seconds = grace_seconds;
-        if self.stops >= TOLD_STOPS {
-            let text = || format!("the container still runs after {TOLD_STOPS} stops; the daemon retries");
-            self.retried.get_or_insert_with(text);
+        if self.stops >= REPORT_STOPS {
+            let text = || format!("the container still runs after {REPORT_STOPS} stops; the daemon retries");
+            self.retry_message.get_or_insert_with(text);
         }
         if !matches!(self.hook, HookStep::Ended(_)) {
             self.hook = hook.map_or(HookStep::None, HookStep::Waits);
@@ -317,7 +318,7 @@ impl Progress {
     }
 
     /// The answer to an acknowledged stop whose container has ended; `own`: this process acknowledged it.
-    pub(crate) fn ended(&self, acknowledged: Answer, own: bool) -> Answer {
+    pub(crate) fn final_answer(&self, acknowledged: Answer, own: bool) -> Answer {
         let (reason, message) = match self.hook_failure() {
             _ if own && self.stops == 0 => (Some(AnswerReason::EndedByItself), String::new()),
             Some(failure) => (Some(AnswerReason::PreStopHookFailed), failure.to_owned()),
@@ -327,7 +328,7 @@ impl Progress {
     }
 
     /// The hook if it must still run, otherwise the stop, with the rest of the grace period.
-    pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut Sent) -> Option<Action> {
+    pub(crate) fn act(&mut self, order_id: &str, now: Mono, sent: &mut SentStops) -> Option<Action> {
         let elapsed = uptime_seconds(now).saturating_sub(self.grace_since).max(0);
         let left = self.grace_seconds.saturating_sub(elapsed);
         let (order_id, container_id) = (order_id.to_owned(), self.target.clone()?);
@@ -358,7 +359,12 @@ impl Progress {
 
     /// Takes the result of the read. Cgroups vanish with the container, so after the first failure the daemon asks the
     /// runtime whether it has ended.
-    pub(crate) fn was_read(&mut self, order_id: &str, now: Mono, result: Result<Box<Observed>, CallFailure>) {
+    pub(crate) fn cgroups_read(
+        &mut self,
+        order_id: &str,
+        now: Mono,
+        result: Result<Box<CgroupReading>, CallFailure>,
+    ) {
         self.step = match result {
             Ok(observed) => {
                 let done = answer(order_id, AnswerState::Done, None, String::new());
@@ -393,7 +399,7 @@ pub(crate) fn uptime_seconds(now: Mono) -> i64 {
 }
 
 /// The answer to an order with the ID of another.
-pub(crate) fn reused(order_id: &str) -> Answer {
+pub(crate) fn reused_id(order_id: &str) -> Answer {
     let text = "an earlier order has the same ID: withdraw this order and place it again with a new ID";
     answer(order_id, AnswerState::Refused, Some(AnswerReason::InvalidOrder), text.to_owned())
 }

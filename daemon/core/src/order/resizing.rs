@@ -6,12 +6,12 @@ use pitstop_api::condition::truncate;
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::time::Mono;
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, Bounds, Held, MAX_MESSAGE, Observed, Order, Resize,
+    Answer, AnswerReason, AnswerState, Bounds, CgroupReading, Held, MAX_MESSAGE, Order, ResizeOrder,
 };
 
-use super::{Asks, Progress, Step, answer};
+use super::{Progress, Step, Task, answer};
 use crate::action::{Action, CallFailure};
-use crate::resize::{Change, Driver, Goal, Present, Seen, Write, forgets, in_use, told, writes};
+use crate::resize::{Change, Driver, Goal, Present, Seen, Write, describe_write, forgets, in_use, writes};
 
 /// Older values are read again before a write: memory may be in use by now.
 const FRESH: Duration = Duration::from_secs(2);
@@ -27,12 +27,12 @@ const FAILED: (Duration, Duration) = (Duration::from_millis(500), Duration::from
 pub(crate) struct Resizing {
     /// Whether the container runs. If not, only the Pod is changed.
     pub(crate) runs: bool,
-    /// Why it stands back for later orders of its Pod.
+    /// Why it yields to later orders of its Pod.
     pub(crate) stalled: Option<(AnswerReason, String)>,
     /// Number of consecutive waits for that reason.
     stalls: u32,
     /// When this process last made the kernel reclaim memory.
-    reclaimed: Option<Mono>,
+    reclaimed_at: Option<Mono>,
     /// Whether this process has written to the container.
     written: bool,
     /// The last writes of resources.
@@ -53,7 +53,7 @@ enum Writes {
 
 impl Progress {
     /// The check of an order to resize succeeded.
-    pub(crate) fn may_resize(&mut self, order: &Order, runs: bool) {
+    pub(crate) fn allow_resize(&mut self, order: &Order, runs: bool) {
         let forgets = order.action.resize.as_ref().is_some_and(forgets);
         self.resizing.runs = runs;
         // Nothing changes on the node, so no acknowledgement is needed.
@@ -81,10 +81,10 @@ impl Progress {
 
     /// Takes the result of the read. Cgroups vanish with the container, so after the first failure the daemon asks the
     /// runtime whether it has ended.
-    pub(crate) fn was_looked_at(
+    pub(crate) fn resources_read(
         &mut self,
         order_id: &str,
-        resize: &Resize,
+        resize: &ResizeOrder,
         now: Mono,
         result: Result<Box<Present>, CallFailure>,
     ) {
@@ -97,7 +97,7 @@ impl Progress {
                         let why = why.to_owned();
                         Step::Over(answer(order_id, AnswerState::Refused, Some(reason), why))
                     }
-                    None => Step::Fit { present, at: now },
+                    None => Step::Resize { present, at: now },
                 }
             }
             Err(failure) if failure.retry => {
@@ -122,10 +122,10 @@ impl Progress {
 
     /// Writes the missing values. The order is acknowledged, and the original resources are recorded.
     pub(crate) fn resize(&mut self, acknowledged: &Answer, held: &[Held], now: Mono) -> Option<Action> {
-        let Asks::Resize(resize) = self.asks.clone() else { return None };
+        let Task::Resize(resize) = self.task.clone() else { return None };
         let resize = resize.as_ref();
         let (present, at) = match std::mem::take(&mut self.step) {
-            Step::Fit { present, at } => (present, at),
+            Step::Resize { present, at } => (present, at),
             other => {
                 self.step = other;
                 return None;
@@ -136,9 +136,9 @@ impl Progress {
             return self.look(&order_id, held);
         }
         let unproven = std::mem::take(&mut self.resizing.writes) == Writes::Unproven;
-        let worth = self.resizing.reclaimed.is_none_or(|at| now.since(at) >= RECLAIMED);
+        let worth = self.resizing.reclaimed_at.is_none_or(|at| now.since(at) >= RECLAIMED);
         if let Some(bytes) = to_reclaim(resize, &present).filter(|_| worth) {
-            self.resizing.reclaimed = Some(now);
+            self.resizing.reclaimed_at = Some(now);
             let reclaim = Write::Reclaim { cgroup: present.of_container.clone(), bytes };
             return self.write(order_id, present.cgroup, vec![reclaim]);
         }
@@ -156,7 +156,7 @@ impl Progress {
             if writes.iter().any(|write| matches!(write, Write::Container { .. })) {
                 self.resizing.written = false;
             }
-            let why = format!("the write had no effect: {}", told(first));
+            let why = format!("the write had no effect: {}", describe_write(first));
             self.stall(now, AnswerReason::ResizeRetried, &why, FAILED);
             return None;
         }
@@ -171,18 +171,18 @@ impl Progress {
     }
 
     /// Takes the result of the writes; the next read shows whether they had an effect.
-    pub(crate) fn was_resized(
+    pub(crate) fn resized(
         &mut self,
         order_id: &str,
         stored: Option<&Answer>,
         now: Mono,
         result: Result<(), CallFailure>,
     ) {
-        let given = std::mem::take(&mut self.resizing.writes) == Writes::UnderWay;
+        let wrote_resources = std::mem::take(&mut self.resizing.writes) == Writes::UnderWay;
         match result {
             Ok(()) => {
                 // The next read shows how much was reclaimed.
-                if given {
+                if wrote_resources {
                     (self.resizing.written, self.resizing.writes) = (true, Writes::Unproven);
                 }
                 self.step = Step::Look;
@@ -219,7 +219,7 @@ impl Progress {
 }
 
 /// Why an order is never carried out.
-fn refusal(resize: &Resize, present: &Present) -> Option<(AnswerReason, &'static str)> {
+fn refusal(resize: &ResizeOrder, present: &Present) -> Option<(AnswerReason, &'static str)> {
     if resize.hold && resize.container.is_some() && present.swap {
         return Some((AnswerReason::Swap, "the container may use swap, which would change with its memory"));
     }
@@ -230,12 +230,12 @@ fn refusal(resize: &Resize, present: &Present) -> Option<(AnswerReason, &'static
 }
 
 /// Wanted and present values of the container, if it runs.
-fn of_container<'a>(resize: &'a Resize, present: &'a Present) -> Option<(&'a Bounds, &'a Seen)> {
+fn of_container<'a>(resize: &'a ResizeOrder, present: &'a Present) -> Option<(&'a Bounds, &'a Seen)> {
     resize.container.as_ref().zip(present.container.as_ref())
 }
 
 /// Bytes that the container uses above `reclaim_to`; `None` if its limit is not lowered, which needs no room.
-fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
+fn to_reclaim(resize: &ResizeOrder, present: &Present) -> Option<i64> {
     let cgroup = present.container?.cgroup;
     let beyond = cgroup.memory_usage?.saturating_sub(resize.reclaim_to?);
     let lowers = resize.container.is_none_or(|bounds| {
@@ -245,20 +245,20 @@ fn to_reclaim(resize: &Resize, present: &Present) -> Option<i64> {
 }
 
 /// The goal for the Pod's cgroup.
-fn of_pod<'a>(resize: &Resize, present: &'a Present) -> Option<(Goal, &'a Seen)> {
+fn of_pod<'a>(resize: &ResizeOrder, present: &'a Present) -> Option<(Goal, &'a Seen)> {
     let (bounds, seen) = resize.pod.as_ref().zip(present.pod.as_ref())?;
     let goal = Goal::of(bounds, &seen.cgroup);
     Some((if resize.only_raise { goal.or_more(&seen.cgroup) } else { goal }, seen))
 }
 
-fn no_room(resize: &Resize, present: &Present) -> Option<String> {
+fn no_room(resize: &ResizeOrder, present: &Present) -> Option<String> {
     let look = |whose: &str, (goal, seen): (Goal, &Seen)| in_use(whose, seen, &goal, resize.memory_margin);
     of_container(resize, present)
         .and_then(|(bounds, seen)| look("container", (Goal::of(bounds, &seen.cgroup), seen)))
         .or_else(|| look("Pod", of_pod(resize, present)?))
 }
 
-fn plan(resize: &Resize, present: &Present, container_id: &ContainerId, written: bool) -> Vec<Write> {
+fn plan(resize: &ResizeOrder, present: &Present, container_id: &ContainerId, written: bool) -> Vec<Write> {
     let change = |(bounds, seen): (&Bounds, &'_ Seen)| Goal::of(bounds, &seen.cgroup);
     let pod = of_pod(resize, present).map(|(goal, seen)| Change { present: &seen.cgroup, goal, written });
     let container = of_container(resize, present)
@@ -269,7 +269,7 @@ fn plan(resize: &Resize, present: &Present, container_id: &ContainerId, written:
 fn done(acknowledged: &Answer, present: &Present) -> Answer {
     let cgroup = |seen: Option<Seen>| seen.map(|seen| seen.cgroup).unwrap_or_default();
     let seen = present.container.is_some() || present.pod.is_some();
-    let observed = Observed { container: cgroup(present.container), pod: cgroup(present.pod) };
+    let observed = CgroupReading { container: cgroup(present.container), pod: cgroup(present.pod) };
     Answer {
         state: AnswerState::Done,
         reason: None,

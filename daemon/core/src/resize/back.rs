@@ -8,7 +8,7 @@ use super::{Change, Driver, Goal, Seen, Write, in_use, writes};
 
 /// A container that still runs.
 #[derive(Clone, Copy, Debug)]
-pub struct Part<'a> {
+pub struct RunningContainer<'a> {
     /// Its ID.
     pub id: &'a ContainerId,
     /// Its original values.
@@ -18,7 +18,11 @@ pub struct Part<'a> {
 }
 
 /// Writes that restore a Pod's original values; empty if nothing differs. The error says whose memory does not fit yet.
-pub fn give_back(held: &Held, pod: Option<&Seen>, containers: &[Part<'_>]) -> Result<Vec<Write>, String> {
+pub fn give_back(
+    held: &Held,
+    pod: Option<&Seen>,
+    containers: &[RunningContainer<'_>],
+) -> Result<Vec<Write>, String> {
     let change = |original: &Cgroup, present| Change { present, goal: Goal::before(original), written: true };
     let parts: Vec<(&ContainerId, Change<'_>)> =
         containers.iter().map(|part| (part.id, change(part.original, &part.present.cgroup))).collect();
@@ -27,8 +31,8 @@ pub fn give_back(held: &Held, pod: Option<&Seen>, containers: &[Part<'_>]) -> Re
             Some(why) => Err(why),
             None => Ok(()),
         };
-    for part in containers {
-        fits("container", part.original, part.present)?;
+    for container in containers {
+        fits("container", container.original, container.present)?;
     }
     if let Some(seen) = pod {
         fits("Pod", &held.original, seen)?;

@@ -1,6 +1,6 @@
 //! The record of held Pods in the status of the book.
 
-use pitstop_api::nodework::{Cgroup, Held, HeldContainer, MAX_HELD, Order, Resize};
+use pitstop_api::nodework::{Cgroup, Held, HeldContainer, MAX_HELD, Order, ResizeOrder};
 
 use super::Present;
 
@@ -12,14 +12,14 @@ const MAX_OF_POD: usize = 64;
 
 /// Records an acknowledged order. The error says why the record has no room.
 pub(crate) fn begin(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), String> {
-    let Some(resize) = given(order) else { return Ok(()) };
+    let Some(resize) = recorded_resize(order) else { return Ok(()) };
     if resize.hold {
         return hold(held, order, present);
     }
     if let Some(pod) = of_pod(held, order) {
         pod.given = None;
         if let Some(container) = pod.containers.iter_mut().find(|container| is_of(container, order)) {
-            under_way(container, order);
+            mark_under_way(container, order);
         }
     }
     Ok(())
@@ -47,7 +47,7 @@ fn hold(held: &mut Vec<Held>, order: &Order, present: &Present) -> Result<(), St
     };
     pod.given = None;
     match pod.containers.iter_mut().find(|container| container.name == fresh.name) {
-        Some(container) if is_of(container, order) => under_way(container, order),
+        Some(container) if is_of(container, order) => mark_under_way(container, order),
         // A later instance: the earlier one is gone.
         Some(container) => *container = fresh,
         None => pod.containers.push(fresh),
@@ -75,7 +75,7 @@ fn has_room(held: &[Held], order: &Order) -> Result<(), String> {
     Ok(())
 }
 
-fn under_way(container: &mut HeldContainer, order: &Order) {
+fn mark_under_way(container: &mut HeldContainer, order: &Order) {
     order.id.clone_into(&mut container.order);
     container.before = container.given.take().or(container.before);
 }
@@ -95,7 +95,7 @@ pub(crate) fn recorded(held: &[Held], order: &Order) -> bool {
 
 /// Records that an order is done.
 pub(crate) fn finish(held: &mut Vec<Held>, order: &Order) {
-    let Some(resize) = given(order) else { return };
+    let Some(resize) = recorded_resize(order) else { return };
     if let Some(pod) = of_pod(held, order) {
         pod.given = resize.pod;
         if resize.hold {
@@ -120,16 +120,16 @@ fn is_of(container: &HeldContainer, order: &Order) -> bool {
 }
 
 /// The resize of an order, unless it only reclaims memory.
-fn given(order: &Order) -> Option<&Resize> {
+fn recorded_resize(order: &Order) -> Option<&ResizeOrder> {
     order.action.resize.as_ref().filter(|resize| !reclaims(resize))
 }
 
 /// Whether the order changes nothing on the node and only drops the record.
-pub(crate) fn forgets(resize: &Resize) -> bool {
+pub(crate) fn forgets(resize: &ResizeOrder) -> bool {
     resize.gives_nothing() && resize.reclaim_to.is_none()
 }
 
 /// Whether the order only reclaims memory, which needs no record.
-fn reclaims(resize: &Resize) -> bool {
+fn reclaims(resize: &ResizeOrder) -> bool {
     resize.gives_nothing() && resize.reclaim_to.is_some()
 }

@@ -14,12 +14,12 @@ use pitstop_api::nodework::Cgroup;
 
 use crate::cgroup::Version;
 
-pub use back::{Part, give_back, shares_of};
+pub use back::{RunningContainer, give_back, shares_of};
 pub use held::MAX_HELD_CONTAINERS;
 pub(crate) use held::{begin, finish, forgets, recorded};
 pub use plan::{Change, Driver, Goal, in_use, writes};
-pub use words::listed;
-pub(crate) use words::told;
+pub(crate) use words::describe_write;
+pub use words::describe_writes;
 
 /// One value of a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

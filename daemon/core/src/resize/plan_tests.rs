@@ -282,7 +282,7 @@ fn memory_in_use_keeps_a_limit_from_coming_down_and_page_cache_does_not() {
     assert!(!blocked(Some(100), seen(Some(100), 150, 0), 0), "it is there");
     assert!(!blocked(None, seen(Some(100), 150, 0), 0));
     assert!(blocked(Some(100), seen(Some(200), 50, 999), i64::MAX), "nothing overflows");
-    let told = in_use("Pod", &seen(Some(200), 160, 10), &goal(Some(100)), 7).unwrap();
-    assert!(told.starts_with("150 bytes of memory are in use by the Pod"), "{told}");
-    assert!(told.contains("a margin of 7 bytes") && told.contains("limit of 100 bytes"), "{told}");
+    let reason = in_use("Pod", &seen(Some(200), 160, 10), &goal(Some(100)), 7).unwrap();
+    assert!(reason.starts_with("150 bytes of memory are in use by the Pod"), "{reason}");
+    assert!(reason.contains("a margin of 7 bytes") && reason.contains("limit of 100 bytes"), "{reason}");
 }

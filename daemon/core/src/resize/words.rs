@@ -3,12 +3,12 @@
 use super::{Setting, Write};
 
 /// Describes writes, in their sequence.
-pub fn listed(writes: &[Write]) -> String {
-    writes.iter().map(told).collect::<Vec<_>>().join("; ")
+pub fn describe_writes(writes: &[Write]) -> String {
+    writes.iter().map(describe_write).collect::<Vec<_>>().join("; ")
 }
 
 /// Describes a write.
-pub(crate) fn told(write: &Write) -> String {
+pub(crate) fn describe_write(write: &Write) -> String {
     let (whose, settings) = match write {
         Write::Reclaim { bytes, .. } => return format!("{bytes} bytes of memory to reclaim"),
         Write::Pod(setting) => ("the Pod's", std::slice::from_ref(setting)),
@@ -44,7 +44,7 @@ mod tests {
             Write::Reclaim { cgroup: "a/b".to_owned(), bytes: 7 },
         ];
         assert_eq!(
-            listed(&writes),
+            describe_writes(&writes),
             "the Pod's CPU weight 20; the container's CPU shares 512, CPU quota 50000 (µs in each 100000 µs), memory \
              limit 1024 (bytes); the Pod's CPU quota none (µs in each 100000 µs); 7 bytes of memory to reclaim"
         );

@@ -1,11 +1,11 @@
 //! How held Pods get their original resources back when their book is gone.
 
 use pitstop_api::logic::cgroup::{curved_weight, linear_weight};
-use pitstop_api::nodework::{Cgroup, Held, Resize};
+use pitstop_api::nodework::{Cgroup, Held, ResizeOrder};
 
 use super::resize::{MB, ask, bounds, cgroup, hold, limits, may_pass, never, present};
 use super::*;
-use crate::resize::{Part, Seen, Write, give_back, shares_of};
+use crate::resize::{RunningContainer, Seen, Write, give_back, shares_of};
 
 /// A held Pod without an open order, whose book is about to be deleted.
 fn losing() -> Node {
@@ -120,21 +120,21 @@ fn a_pod_and_its_containers_get_back_what_they_had_unless_memory_is_in_use() {
     let held = Held { cgroup: "kubepods/poduid-web".into(), original, ..Held::default() };
     let seen = Seen { cgroup: cgroup(bounds(200, 64)), inactive_file: 0 };
     let (one, two) = (id(1), id(2));
-    let part = |id| Part { id, original: &original, present: &seen };
-    let plan = give_back(&held, Some(&seen), &[part(&one), part(&two)]).unwrap();
+    let running = |id| RunningContainer { id, original: &original, present: &seen };
+    let plan = give_back(&held, Some(&seen), &[running(&one), running(&two)]).unwrap();
     let kinds: Vec<bool> = plan.iter().map(|write| matches!(write, Write::Pod(_))).collect();
     assert_eq!(kinds, [false, false, true, true, true], "from the containers up: {plan:?}");
     let full = Seen { cgroup: Cgroup { memory_usage: Some(33 * MB), ..seen.cgroup }, ..seen };
     assert!(give_back(&held, Some(&full), &[]).unwrap_err().contains("by the Pod"));
-    let part = Part { id: &one, original: &original, present: &full };
-    assert!(give_back(&held, None, &[part]).unwrap_err().contains("by the container"));
+    let full = RunningContainer { id: &one, original: &original, present: &full };
+    assert!(give_back(&held, None, &[full]).unwrap_err().contains("by the container"));
     let back = Seen { cgroup: original, inactive_file: 0 };
     assert_eq!(give_back(&held, Some(&back), &[]), Ok(vec![]));
 }
 
 /// The order to drop the record of a missing Pod.
 fn forget() -> Order {
-    Order { id: "req/c1/2".into(), ..ask(1, "web", Resize::default()) }
+    Order { id: "req/c1/2".into(), ..ask(1, "web", ResizeOrder::default()) }
 }
 
 /// Also by a daemon without the right to resize: nothing changes on the node.

@@ -101,7 +101,7 @@ fn a_failed_hook_is_told_at_once_and_the_stop_goes_ahead() {
     node.stopped(1);
     node.inspect(1, exited(1, "web"));
     node.quiet();
-    assert_eq!(node.writes, 2, "what was told before rides");
+    assert_eq!(node.writes, 2, "what was reported before waits for the next write");
     node.book.orders.push(order(2, "db", None));
     node.change(|_| ());
     node.inspect(2, running(2, "db"));
@@ -140,7 +140,7 @@ fn d8_a_hook_that_ended_is_not_run_again_after_a_crash() {
 
 #[test]
 fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
-    let told = |node: &mut Node| {
+    let reports_failure = |node: &mut Node| {
         node.inspect(1, hooked(1, "web"));
         let answer = node.stored().answers.remove(0);
         assert_eq!((answer.state, answer.acknowledged_by.as_str()), (AnswerState::Acknowledged, "two"));
@@ -155,13 +155,13 @@ fn a_failure_outlives_a_crash_by_the_record_and_by_the_answer() {
     node.restart_knowing("two", &[("req/c1/1", Some("exit code 3"))]);
     // The daemon reports the record before it knows anything else.
     node.stored();
-    told(&mut node);
+    reports_failure(&mut node);
 
     let mut node = hooking(30);
     node.hook_done(1, Err("exit code 3"));
     node.stored();
     node.restart("two");
-    told(&mut node);
+    reports_failure(&mut node);
 }
 
 /// The container has no stop signal yet, and how much of the grace period the hook used is unknown.
@@ -322,7 +322,7 @@ fn a_process_that_stood_still_in_mid_hook_begins_no_stop_of_a_request_that_is_ov
     type End = fn(&mut Book);
     let ends: [(End, bool); 2] =
         [(|b| b.orders.clear(), false), (|b| b.closed = vec!["req/c1/1".to_owned()], true)];
-    for (end, told) in ends {
+    for (end, answered) in ends {
         let mut node = hooking(30);
         node.now += 7_200_000;
         node.hook_done(1, Ok(()));
@@ -332,7 +332,7 @@ fn a_process_that_stood_still_in_mid_hook_begins_no_stop_of_a_request_that_is_ov
             node.send(Event::StatusWritten(Outcome::Conflict));
         }
         node.change(|_| ());
-        if told {
+        if answered {
             let answer = node.stored().answers.remove(0);
             assert_eq!(
                 (answer.state, answer.reason),

@@ -15,9 +15,9 @@ fn pull(n: u8, policy: PullPolicy) -> Order {
     Order { action: Pull::new(IMAGE.into(), policy, 60).into(), ..order(n, "web", None) }
 }
 
-fn named(n: u8) -> Option<Named> {
+fn named(n: u8) -> Option<NamedContainer> {
     let references = vec!["r.example.com/shop/web:v1".to_owned()];
-    Some(Named { facts: facts(n, "web", ContainerState::Running), asked: String::new(), references })
+    Some(NamedContainer { facts: facts(n, "web", ContainerState::Running), asked: String::new(), references })
 }
 
 fn image() -> Option<Image> {
@@ -28,9 +28,9 @@ fn image() -> Option<Image> {
     Some(Image { id: "config-2".into(), digests, bytes: 7 })
 }
 
-fn newest(n: u8, runs: bool) -> Option<Newest> {
+fn newest(n: u8, runs: bool) -> Option<NewestContainer> {
     let image_id = if n == 1 { "config-1" } else { "config-2" }.to_owned();
-    Some(Newest { id: id(n), runs, started: true, image_id, digests: Vec::new() })
+    Some(NewestContainer { id: id(n), runs, started: true, image_id, digests: Vec::new() })
 }
 
 impl Node {
@@ -52,7 +52,7 @@ impl Node {
         self.send(Event::Tick);
     }
 
-    fn told(&mut self) -> (AnswerState, Option<AnswerReason>, ImageAnswer) {
+    fn image_answer(&mut self) -> (AnswerState, Option<AnswerReason>, ImageAnswer) {
         let status = self.stored();
         let answer = status.answers[0].clone();
         (answer.state, answer.reason, answer.image.map(|image| *image).unwrap_or_default())
@@ -71,12 +71,12 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
     node.now += 1_500;
     node.send(Event::Pulled(IMAGE.into(), Ok(())));
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    let (state, reason, told) = node.told();
+    let (state, reason, answer) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Done, None));
-    let pulled = told.pulled.unwrap();
+    let pulled = answer.pulled.unwrap();
     assert_eq!((pulled.image_id.as_str(), pulled.digest.as_str()), ("config-2", DIGEST));
     assert_eq!((pulled.bytes, pulled.milliseconds, pulled.present), (7, 1_500, false));
-    assert_eq!(told.running, None, "the one that the order names");
+    assert_eq!(answer.running, None, "the one that the order names");
     // The daemon looks every second, and reports nothing while nothing changes.
     node.pass(1_000);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
@@ -91,7 +91,7 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
         assert_eq!(node.todo, []);
         node.pass(1_000);
     }
-    let running = node.told().2.running.unwrap();
+    let running = node.image_answer().2.running.unwrap();
     assert_eq!((running.container_id.as_str(), running.image_id.as_str()), (id(2).as_str(), "config-2"));
     assert_eq!(node.writes, 2);
 }
@@ -100,24 +100,24 @@ fn an_image_is_pulled_and_what_runs_later_is_told() {
 fn that_something_else_runs_is_told_at_once() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    node.told();
+    node.image_answer();
     node.pass(1_000);
-    let other = newest(2, true).map(|newest| Newest { image_id: "config-3".into(), ..newest });
+    let other = newest(2, true).map(|newest| NewestContainer { image_id: "config-3".into(), ..newest });
     node.looked(Look { named: None, image: image(), newest: other, ..Look::default() });
-    assert_eq!(node.told().2.running.unwrap().image_id, "config-3");
+    assert_eq!(node.image_answer().2.running.unwrap().image_id, "config-3");
 }
 
 #[test]
 fn what_the_node_has_is_not_pulled_unless_it_is_always() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    assert!(node.told().2.pulled.unwrap().present);
+    assert!(node.image_answer().2.pulled.unwrap().present);
     let mut node = Node::new(vec![pull(1, PullPolicy::Always)]);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     node.pulls();
     let mut node = Node::new(vec![pull(1, PullPolicy::Never)]);
     node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
-    let (state, reason, _) = node.told();
+    let (state, reason, _) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::ImageNeverPull)));
 }
 
@@ -127,13 +127,13 @@ fn only_the_repository_of_the_named_container_is_pulled() {
     let refused = |look: Look| {
         let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
         node.looked(look);
-        let (state, reason, _) = node.told();
+        let (state, reason, _) = node.image_answer();
         assert_eq!(state, AnswerState::Refused);
         assert_eq!(node.todo, []);
         reason.unwrap()
     };
     assert_eq!(refused(Look::default()), AnswerReason::NotRunning);
-    let other = |change: fn(&mut Named)| {
+    let other = |change: fn(&mut NamedContainer)| {
         let mut named = named(1);
         change(named.as_mut().unwrap());
         Look { named, ..Look::default() }
@@ -162,14 +162,14 @@ fn what_makes_no_sense_is_refused_unasked() {
         let mut order = pull(1, PullPolicy::IfNotPresent);
         breaks(&mut order);
         let mut node = Node::new(vec![order]);
-        let (state, reason, _) = node.told();
+        let (state, reason, _) = node.image_answer();
         assert_eq!((state, reason), (AnswerState::Refused, Some(AnswerReason::InvalidOrder)), "{i}");
         assert_eq!(node.todo, [], "{i}");
     }
     let mut both = pull(1, PullPolicy::IfNotPresent);
     both.action.recreate = Some(Recreate::with_grace(None));
     let mut node = Node::new(vec![both]);
-    assert_eq!(node.told().1, Some(AnswerReason::InvalidOrder));
+    assert_eq!(node.image_answer().1, Some(AnswerReason::InvalidOrder));
 }
 
 #[test]
@@ -180,10 +180,10 @@ fn a_pull_that_takes_long_is_told_and_one_that_fails_is_tried_again() {
     node.pass(2_999);
     assert_eq!(node.todo, []);
     node.pass(1);
-    let (state, reason, _) = node.told();
+    let (state, reason, _) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Acknowledged, Some(AnswerReason::Pulling)));
     node.send(failed(false, "dial tcp: connection refused"));
-    assert_eq!(node.told().1, Some(AnswerReason::PullRetried));
+    assert_eq!(node.image_answer().1, Some(AnswerReason::PullRetried));
     let at = node.wake_at().unwrap();
     node.pass(at.0 - node.now);
     // By now another client may have pulled it, or the container may be another.
@@ -193,7 +193,7 @@ fn a_pull_that_takes_long_is_told_and_one_that_fails_is_tried_again() {
     node.send(failed(false, "dial tcp: connection refused"));
     node.todo.clear();
     node.pass(60_000);
-    let (state, reason, _) = node.told();
+    let (state, reason, _) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::PullTimedOut)));
     assert!(node.book.status.answers[0].message.contains("connection refused"));
 }
@@ -209,8 +209,8 @@ fn what_the_registry_refuses_is_final() {
         node.looked(Look { named: named(1), ..Look::default() });
         node.pulls();
         node.send(event);
-        let (state, told, _) = node.told();
-        assert_eq!((state, told), (AnswerState::Failed, Some(reason)));
+        let (state, actual, _) = node.image_answer();
+        assert_eq!((state, actual), (AnswerState::Failed, Some(reason)));
         node.pass(100_000);
         assert_eq!(node.todo, []);
         node.restart("two");
@@ -225,19 +225,19 @@ fn an_image_that_goes_is_told_at_once_and_pulled_again() {
     node.pulls();
     node.send(Event::Pulled(IMAGE.into(), Ok(())));
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    node.told();
+    node.image_answer();
     // A new process goes on from the stored answer: it does not ask the registry again.
     node.restart("two");
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
     assert_eq!(node.todo, []);
     node.pass(1_000);
     node.looked(Look { named: named(1), newest: newest(1, true), ..Look::default() });
-    let (state, reason, _) = node.told();
+    let (state, reason, _) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Acknowledged, Some(AnswerReason::ImageGone)));
     node.pulls();
     node.send(Event::Pulled(IMAGE.into(), Ok(())));
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    assert_eq!(node.told().0, AnswerState::Done);
+    assert_eq!(node.image_answer().0, AnswerState::Done);
 }
 
 /// Otherwise two daemons on one node would overwrite each other's answers.
@@ -249,7 +249,7 @@ fn what_another_daemon_has_told_of_an_image_stands() {
     node.send(Event::Pulled(IMAGE.into(), Ok(())));
     let there = || Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() };
     node.looked(there());
-    assert!(!node.told().2.pulled.unwrap().present);
+    assert!(!node.image_answer().2.pulled.unwrap().present);
     node.change(|book| {
         let image = book.status.answers[0].image.as_mut().unwrap();
         image.pulled.as_mut().unwrap().present = true;
@@ -268,7 +268,7 @@ fn what_another_daemon_has_told_of_the_end_of_a_pull_stands() {
         node.looked(Look { named: named(1), ..Look::default() });
         node.pulls();
         node.send(failed(true, "not there"));
-        assert_eq!(node.told().0, AnswerState::Failed);
+        assert_eq!(node.image_answer().0, AnswerState::Failed);
         node.change(|book| {
             (book.status.answers[0].state, book.status.answers[0].message) = (state, "of the other".into());
         });
@@ -366,11 +366,11 @@ fn a_pull_that_takes_too_long_is_given_up() {
     node.looked(Look { named: named(1), ..Look::default() });
     node.pulls();
     node.pass(3_000);
-    node.told();
+    node.image_answer();
     assert_eq!(node.wake_at(), Some(Mono(160_000)));
     node.pass(57_000);
     node.expect(|action| matches!(action, Action::CancelPull { .. }));
-    assert_eq!(node.told().1, Some(AnswerReason::PullTimedOut));
+    assert_eq!(node.image_answer().1, Some(AnswerReason::PullTimedOut));
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn nothing_is_pulled_where_there_is_no_room() {
     let look = |free| Look { named: named(1), free, ..Look::default() };
     let mut node = begin(5 << 20);
     node.looked(look(Some((5 << 20) - 1)));
-    let (state, reason, _) = node.told();
+    let (state, reason, _) = node.image_answer();
     assert_eq!((state, reason), (AnswerState::Failed, Some(AnswerReason::NoDiskRoom)));
     let text = &node.book.status.answers[0].message;
     assert!(text.contains("has 4 MiB free; its daemon requires 5 MiB"), "{text}");
@@ -399,7 +399,7 @@ fn nothing_is_pulled_where_there_is_no_room() {
     // An image on the node needs no room, so the daemon does not look.
     let mut node = begin(5 << 20);
     node.looked(Look { image: image(), ..look(Some(0)) });
-    assert_eq!(node.told().0, AnswerState::Done);
+    assert_eq!(node.image_answer().0, AnswerState::Done);
     node.pass(1_000);
     node.expect(|action| matches!(action, Action::LookAtImage { room: false, .. }));
 }
@@ -409,13 +409,13 @@ fn nothing_is_pulled_where_there_is_no_room() {
 fn a_process_that_starts_anew_goes_on_with_an_image_that_is_gone() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    node.told();
+    node.image_answer();
     node.pass(1_000);
     let after = || Look { heir: named(1), newest: newest(2, true), ..Look::default() };
     node.looked(after());
-    let (_, reason, told) = node.told();
+    let (_, reason, answer) = node.image_answer();
     assert_eq!(reason, Some(AnswerReason::ImageGone));
-    assert_eq!(told.running.map(|running| running.container_id), Some(id(2).into()));
+    assert_eq!(answer.running.map(|running| running.container_id), Some(id(2).into()));
     node.restart("two");
     node.looked(after());
     node.pulls();
@@ -427,18 +427,18 @@ fn a_process_that_starts_anew_goes_on_with_an_image_that_is_gone() {
 fn changes_of_what_runs_are_told_ever_more_rarely() {
     let mut node = Node::new(vec![pull(1, PullPolicy::IfNotPresent)]);
     node.looked(Look { named: named(1), image: image(), newest: newest(1, true), ..Look::default() });
-    node.told();
-    let mut told = 0;
+    node.image_answer();
+    let mut reports = 0;
     for n in 2..42 {
         let at = node.wake_at().unwrap();
         node.pass(at.0 - node.now);
         node.looked(Look { named: None, image: image(), newest: newest(n, true), ..Look::default() });
         if node.todo.iter().any(|action| matches!(action, Action::WriteStatus { .. })) {
-            node.told();
-            told += 1;
+            node.image_answer();
+            reports += 1;
         }
     }
-    assert!((4..=8).contains(&told), "{told}");
+    assert!((4..=8).contains(&reports), "{reports}");
 }
 
 /// A restart of another container of the Pod does not wait for a pull, nor the other way round.

@@ -74,8 +74,8 @@ fn a_stop_begins_only_a_short_while_after_the_book_was_proved() {
     node.send(Event::Tick);
     node.inspect(1, running(1, "web"));
     node.quiet_but_write();
-    let told = node.stored();
-    assert_eq!(told.answers[0].acknowledged_uptime_seconds, Some(100), "its signal may have reached it");
+    let status = node.stored();
+    assert_eq!(status.answers[0].acknowledged_uptime_seconds, Some(100), "its signal may have reached it");
     node.stop(1);
     // A process that cannot prove the book stops nothing.
     let mut node = acknowledged();

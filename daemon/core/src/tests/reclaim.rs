@@ -1,14 +1,14 @@
 //! Orders with `reclaim_to`, by which the kernel reclaims memory, and with `only_raise`, by which a Pod's values only
 //! rise.
 
-use pitstop_api::nodework::{Cgroup, Resize};
+use pitstop_api::nodework::{Cgroup, ResizeOrder};
 
 use super::resize::{MB, ask, bounds, cgroup, hold, never, present, resize};
 use super::*;
 use crate::resize::{Present, Setting, Write};
 
-fn reclaim(n: u8, pod: &str, to: i64, resize: Resize) -> Order {
-    ask(n, pod, Resize { reclaim_to: Some(to * MB), ..resize })
+fn reclaim(n: u8, pod: &str, to: i64, resize: ResizeOrder) -> Order {
+    ask(n, pod, ResizeOrder { reclaim_to: Some(to * MB), ..resize })
 }
 
 /// Container and Pod with this limit and memory use, in MiB.
@@ -76,7 +76,7 @@ fn nothing_is_reclaimed_for_a_limit_that_is_not_lowered() {
 /// Raises only what the kubelet leaves too low. Higher values of the Pod stay, and so does the absence of a limit.
 #[test]
 fn a_pod_that_is_only_raised_loses_nothing() {
-    let wanted = Resize { only_raise: true, ..resize(None, Some(bounds(100, 64)), false) };
+    let wanted = ResizeOrder { only_raise: true, ..resize(None, Some(bounds(100, 64)), false) };
     let of = |ended: bool, pod: Cgroup| {
         let mut node = Node::resizing(vec![ask(1, "web", wanted.clone())]);
         node.inspected("req/c1/1", if ended { exited(1, "web") } else { running(1, "web") });
@@ -114,7 +114,7 @@ fn memory_is_reclaimed_alone_and_leaves_no_record() {
     for (usage, ended) in [(40, false), (20, false), (40, true)] {
         let mut node = Node::resizing(vec![hold(2, "web", 100, 64)]);
         let held = node.held(2, "web", 32, 64);
-        node.change(|b| b.orders = vec![reclaim(1, "web", 30, Resize::default())]);
+        node.change(|b| b.orders = vec![reclaim(1, "web", 30, ResizeOrder::default())]);
         node.inspected("req/c1/1", if ended { exited(1, "web") } else { running(1, "web") });
         let mut seen = using("web", 64, usage);
         seen.container = seen.container.filter(|_| !ended);
@@ -133,7 +133,7 @@ fn memory_is_reclaimed_alone_and_leaves_no_record() {
 
 #[test]
 fn memory_that_cannot_be_reclaimed_at_all_is_told_of() {
-    let mut node = Node::resizing(vec![reclaim(1, "web", 30, Resize::default())]);
+    let mut node = Node::resizing(vec![reclaim(1, "web", 30, ResizeOrder::default())]);
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Ok(using("web", 64, 40)));
     node.stored();

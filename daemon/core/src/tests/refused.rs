@@ -1,6 +1,6 @@
 //! Orders to resize that are never carried out.
 
-use pitstop_api::nodework::{Bounds, Held, HeldContainer, Resize};
+use pitstop_api::nodework::{Bounds, Held, HeldContainer, ResizeOrder};
 
 use super::resize::{bounds, hold, never, present};
 use super::*;
@@ -65,7 +65,7 @@ fn swap_cpus_of_its_own_and_a_daemon_without_the_right_are_refused() {
 
 #[test]
 fn orders_that_make_no_sense_are_refused() {
-    let with = |change: fn(&mut Resize)| {
+    let with = |change: fn(&mut ResizeOrder)| {
         let mut order = hold(1, "web", 100, 64);
         change(order.action.resize.as_mut().unwrap());
         order

@@ -1,6 +1,6 @@
 //! Orders to resize, and the record of the original resources.
 
-use pitstop_api::nodework::{Bounds, Cgroup, Held, Resize};
+use pitstop_api::nodework::{Bounds, Cgroup, Held, ResizeOrder};
 
 use super::*;
 use crate::cgroup::Version;
@@ -42,11 +42,11 @@ pub(super) fn present(pod: &str, container: Bounds, of_pod: Bounds) -> Present {
     }
 }
 
-pub(super) fn resize(container: Option<Bounds>, pod: Option<Bounds>, hold: bool) -> Resize {
-    Resize { container, pod, hold, ..Resize::default() }
+pub(super) fn resize(container: Option<Bounds>, pod: Option<Bounds>, hold: bool) -> ResizeOrder {
+    ResizeOrder { container, pod, hold, ..ResizeOrder::default() }
 }
 
-pub(super) fn ask(n: u8, pod: &str, resize: Resize) -> Order {
+pub(super) fn ask(n: u8, pod: &str, resize: ResizeOrder) -> Order {
     Order { action: resize.into(), ..order(n, pod, None) }
 }
 
@@ -423,7 +423,7 @@ fn an_order_that_waits_lets_those_after_it_go_and_goes_on_when_they_have_ended()
     node.inspected("req/c1/1", running(1, "web"));
     node.looks("req/c1/1", Ok(full.clone()));
     node.stored();
-    // It stands back: the Pod's next order begins.
+    // It yields: the Pod's next order begins.
     node.stored();
     node.inspect(2, running(2, "web"));
     node.stored();

@@ -1,6 +1,6 @@
 //! Orders to read cgroups.
 
-use pitstop_api::nodework::{Cgroup, Observed};
+use pitstop_api::nodework::{Cgroup, CgroupReading};
 
 use super::*;
 
@@ -8,9 +8,9 @@ fn look(n: u8, pod: &str) -> Order {
     Order { action: Verify::default().into(), ..order(n, pod, None) }
 }
 
-fn observed() -> Observed {
+fn observed() -> CgroupReading {
     let container = Cgroup { cpu_shares: Some(512), memory_limit: Some(1 << 20), ..Cgroup::default() };
-    Observed { container, pod: Cgroup { cpu_shares: Some(1024), ..Cgroup::default() } }
+    CgroupReading { container, pod: Cgroup { cpu_shares: Some(1024), ..Cgroup::default() } }
 }
 
 impl Node {
@@ -191,7 +191,7 @@ fn what_another_daemon_answered_stands() {
     let mut node = Node::new(vec![look(1, "web")]);
     node.inspect(1, running(1, "web"));
     node.reads(1, "web", Ok(()));
-    let theirs = Observed { container: Cgroup::default(), ..observed() };
+    let theirs = CgroupReading { container: Cgroup::default(), ..observed() };
     node.todo.clear();
     node.send(Event::StatusWritten(Outcome::Conflict));
     node.change(|b| {

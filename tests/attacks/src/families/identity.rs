@@ -143,7 +143,7 @@ async fn gone(stage: &Stage, report: &mut Report) -> Result<()> {
     stage.done(ask::plain(&Method::DELETE, &format!("{path}?gracePeriodSeconds=0"))).await?;
     let what = format!("write the status of node B's NodeWork, at most {REVOKED_WITHIN:?} later");
     let write = same_answers(stage, &b.name).await?;
-    let deleted = who.called("token of a deleted Pod");
+    let deleted = who.with_name("token of a deleted Pod");
     let mut answer = Answer::default();
     // Not refused in time, the last answer tells.
     let _ = until("the deleted Pod's token to be refused", REVOKED_WITHIN, async || {
@@ -154,7 +154,7 @@ async fn gone(stage: &Stage, report: &mut Report) -> Result<()> {
     report.answered(&deleted.name, &what, &nobody(), &answer);
 
     uid(&a.name).await?;
-    let same_name = who.called("the same, a Pod of its name on A");
+    let same_name = who.with_name("the same, a Pod of its name on A");
     for (node, whose) in [(a, "node A's"), (b, "node B's")] {
         writes(stage, report, &same_name, &node.name, whose, nobody()).await?;
     }

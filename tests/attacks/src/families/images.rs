@@ -33,8 +33,8 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     }
     opt_in(&stage.cluster, &opted.name)?;
     let names = ["without the component, not opted in", "without the component, opted in"];
-    for (ns, called) in [&other, &opted].into_iter().zip(names) {
-        Place { stage, ns, called, allowed: false }.probe(report).await?;
+    for (ns, name) in [&other, &opted].into_iter().zip(names) {
+        Case { stage, ns, name, allowed: false }.probe(report).await?;
     }
     stage.cluster.install_with(&["image-update"])?;
     let result = with_component(stage, report, &opted, &other).await;
@@ -46,25 +46,25 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
 }
 
 async fn with_component(stage: &Stage, report: &mut Report, opted: &Ns, other: &Ns) -> Result<()> {
-    let allowed = Place { stage, ns: opted, called: "opted in", allowed: true };
+    let allowed = Case { stage, ns: opted, name: "opted in", allowed: true };
     until("the policy to allow another version", LONG, async || {
         let ask = allowed.patch("strategic-merge", &image("containers", "app", &format!("{REPOSITORY}:2")));
         Ok((stage.controller.who.send(ask).await.code == 200).then_some(()))
     })
     .await?;
     allowed.probe(report).await?;
-    Place { stage, ns: other, called: "not opted in", allowed: false }.probe(report).await
+    Case { stage, ns: other, name: "not opted in", allowed: false }.probe(report).await
 }
 
 /// A Pod in a namespace, and whether the controller may give it other versions of its images.
-struct Place<'a> {
+struct Case<'a> {
     stage: &'a Stage,
     ns: &'a Ns,
-    called: &'a str,
+    name: &'a str,
     allowed: bool,
 }
 
-impl Place<'_> {
+impl Case<'_> {
     fn path(&self) -> String {
         format!("/api/v1/namespaces/{}/pods/web", self.ns.name)
     }
@@ -84,7 +84,7 @@ impl Place<'_> {
     }
 
     async fn ask(&self, report: &mut Report, what: &str, ask: Ask, expected: Expected) -> Value {
-        let what = format!("{what} ({})", self.called);
+        let what = format!("{what} ({})", self.name);
         report.ask(&self.stage.controller.who, &what, ask, expected).await.json()
     }
 
@@ -290,7 +290,7 @@ impl Place<'_> {
         }
     }
 
-    /// Other doors to the Pod, and to the label by which the namespace has opted in.
+    /// Other ways to the Pod, and to the label by which the namespace has opted in.
     async fn other_ways(&self, report: &mut Report, pod: &Value) {
         let path = self.path();
         let evil = image("containers", "app", "evil.example/evil:1");
@@ -307,7 +307,7 @@ impl Place<'_> {
             let seen = if parts(&stored) == parts(pod) { "unchanged" } else { "CHANGED" };
             report.fact(
                 "controller",
-                &format!("containers and labels after that ({})", self.called),
+                &format!("containers and labels after that ({})", self.name),
                 "unchanged",
                 seen,
             );
@@ -370,13 +370,13 @@ async fn users(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
     stage.done(post(&format!("{RBAC}/{name}/roles"), &role)).await?;
     stage.done(post(&format!("{RBAC}/{name}/rolebindings"), &bind(USER, "Role", USER))).await?;
     let user = stage.nobody.with_token("user without Pods", &stage.token(name, USER, &json!({})).await?);
-    let place = format!("/apis/pitstop.dev/v1alpha1/namespaces/{name}/podimageupdates");
-    let dry = format!("{place}?dryRun=All");
+    let collection = format!("/apis/pitstop.dev/v1alpha1/namespaces/{name}/podimageupdates");
+    let dry = format!("{collection}?dryRun=All");
     // Somebody with the right made it.
-    stage.done(post(&place, &update("theirs", "no-such-tag", &json!({"suspend": true})))).await?;
-    let theirs = format!("{place}/theirs?dryRun=All");
+    stage.done(post(&collection, &update("theirs", "no-such-tag", &json!({"suspend": true})))).await?;
+    let theirs = format!("{collection}/theirs?dryRun=All");
     until("the user's rights", SHORT, async || {
-        Ok((user.send(crate::ask::get(&format!("{place}/theirs"))).await.code == 200).then_some(()))
+        Ok((user.send(crate::ask::get(&format!("{collection}/theirs"))).await.code == 200).then_some(()))
     })
     .await?;
     let policy = || refused(403, "needs the right to patch pods");
@@ -402,7 +402,7 @@ async fn users(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
         ),
         (
             "write the status of a PodImageUpdate",
-            patch(&format!("{place}/theirs/status"), "merge", &json!({"status": {}})),
+            patch(&format!("{collection}/theirs/status"), "merge", &json!({"status": {}})),
             rights(),
         ),
         ("delete it", crate::ask::plain(&Method::DELETE, &theirs), rights()),

@@ -20,8 +20,8 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     };
     // The controller's Pod runs on A or B.
     let of_controller = of_pod(&stage.controller);
-    let place = stage.controller.pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
-    let (home, stranger) = if place == Some(a.name.as_str()) { (a, b) } else { (b, a) };
+    let node_name = stage.controller.pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
+    let (home, stranger) = if node_name == Some(a.name.as_str()) { (a, b) } else { (b, a) };
 
     let mint = |account: &str, spec: &Value| token_request(NAMESPACE, account, spec);
     let cases = [

@@ -55,14 +55,14 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         let seen = allowed(stage, &name, namespaced).await?;
         report.fact("daemon A", &format!("rights on {name}"), expected, &seen);
     }
-    for place in ["default", NAMESPACE] {
-        let rules = rules(stage, place).await?;
+    for namespace in ["default", NAMESPACE] {
+        let rules = rules(stage, namespace).await?;
         let expected: BTreeSet<String> = RIGHTS
             .into_iter()
             .flat_map(|(name, verbs)| verbs.split(' ').map(move |verb| format!("{verb} {name}")))
             .chain(PATHS.map(|path| format!("get {path}")))
             .collect();
-        let what = format!("all rules in the namespace {place}");
+        let what = format!("all rules in the namespace {namespace}");
         report.fact("daemon A", &what, "exact", &difference(&expected, &rules));
     }
     Ok(())
@@ -74,11 +74,11 @@ async fn allowed(stage: &Stage, name: &str, namespaced: bool) -> Result<String> 
     let (group, resource) = name.split_once('/').context("a resource without a group")?;
     let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
     let group = if group == "core" { "" } else { group };
-    let places = if namespaced { vec!["", NAMESPACE] } else { vec![""] };
-    let questions = VERBS.iter().flat_map(|verb| places.iter().map(move |place| (*verb, *place)));
+    let scopes = if namespaced { vec!["", NAMESPACE] } else { vec![""] };
+    let questions = VERBS.iter().flat_map(|verb| scopes.iter().map(move |namespace| (*verb, *namespace)));
     let answers: Vec<Option<&str>> = stream::iter(questions)
-        .map(async |(verb, place)| {
-            let attributes = json!({"group": group, "resource": resource, "subresource": sub, "verb": verb, "namespace": place});
+        .map(async |(verb, namespace)| {
+            let attributes = json!({"group": group, "resource": resource, "subresource": sub, "verb": verb, "namespace": namespace});
             let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
                 "spec": {"resourceAttributes": attributes}});
             let question = ask::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &review);
@@ -96,9 +96,9 @@ async fn allowed(stage: &Stage, name: &str, namespaced: bool) -> Result<String> 
 }
 
 /// Every rule that holds for the token in a namespace, `verb group/resource` or `verb path`.
-async fn rules(stage: &Stage, place: &str) -> Result<BTreeSet<String>> {
+async fn rules(stage: &Stage, namespace: &str) -> Result<BTreeSet<String>> {
     let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": place}});
+        "spec": {"namespace": namespace}});
     let question = ask::post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review);
     let answer = stage.a().daemon.who.send(question).await;
     let json = answer.json();

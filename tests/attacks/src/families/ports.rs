@@ -19,7 +19,7 @@ const KUBELET_HEALTH: u16 = 10248;
 const WEBHOOK: &str = "/mutate-containerrecreaterequest";
 
 /// A probe that is sent from inside.
-struct Knock {
+struct Attempt {
     url: String,
     name: &'static str,
     token: Option<String>,
@@ -29,26 +29,26 @@ struct Knock {
 }
 
 pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
-    let mut knocks = Vec::new();
+    let mut attempts = Vec::new();
     for node in &stage.nodes {
-        kubelet(stage, node, &mut knocks);
+        kubelet(stage, node, &mut attempts);
     }
     let replicas = system::pods_of(&stage.cluster, CONTROLLER).await?;
     let address = replicas.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone());
-    controller(stage, &address.context("no controller has an address")?, &mut knocks);
+    controller(stage, &address.context("no controller has an address")?, &mut attempts);
     let daemon = stage.b().daemon.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-    health("daemon", daemon.context("the daemon has no address")?, &mut knocks);
-    let answers = in_network_of(stage.a().pid, async || send_all(&knocks).await)?;
-    for (knock, answer) in knocks.iter().zip(&answers) {
-        report.answered(knock.name, &knock.what, &knock.expected, answer);
+    health("daemon", daemon.context("the daemon has no address")?, &mut attempts);
+    let answers = in_network_of(stage.a().pid, async || send_all(&attempts).await)?;
+    for (attempt, answer) in attempts.iter().zip(&answers) {
+        report.answered(attempt.name, &attempt.what, &attempt.expected, answer);
     }
     let names = stage.nodes.iter().map(|node| &node.name).chain([&stage.others.name, &stage.own.name]);
     let names: Vec<&str> = names.map(String::as_str).collect();
-    for (knock, answer) in knocks.iter().zip(&answers).filter(|(knock, _)| knock.what.ends_with(METRICS)) {
-        let told: Vec<&str> = names.iter().copied().filter(|name| answer.text.contains(name)).collect();
-        let seen = if told.is_empty() { "none".to_owned() } else { told.join(" ") };
-        let what = format!("{}: names of nodes and namespaces in it", knock.what);
-        report.fact(knock.name, &what, "none", &seen);
+    for (attempt, answer) in attempts.iter().zip(&answers).filter(|(a, _)| a.what.ends_with(METRICS)) {
+        let shown: Vec<&str> = names.iter().copied().filter(|name| answer.text.contains(name)).collect();
+        let seen = if shown.is_empty() { "none".to_owned() } else { shown.join(" ") };
+        let what = format!("{}: names of nodes and namespaces in it", attempt.what);
+        report.fact(attempt.name, &what, "none", &seen);
     }
     Ok(())
 }
@@ -56,21 +56,21 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
 /// How the reading of a program's metrics is called.
 const METRICS: &str = "get /metrics";
 
-async fn send_all(knocks: &[Knock]) -> Result<Vec<Answer>> {
+async fn send_all(attempts: &[Attempt]) -> Result<Vec<Answer>> {
     let mut answers = Vec::new();
-    for knock in knocks {
-        let who = stranger(&knock.url)?;
-        let who = match &knock.token {
-            Some(token) => who.with_token(knock.name, token),
+    for attempt in attempts {
+        let who = stranger(&attempt.url)?;
+        let who = match &attempt.token {
+            Some(token) => who.with_token(attempt.name, token),
             None => who,
         };
-        answers.push(who.send(knock.ask.clone()).await);
+        answers.push(who.send(attempt.ask.clone()).await);
     }
     Ok(answers)
 }
 
 /// A kubelet asks the API server about whoever comes; the right would be `nodes/proxy` and its like.
-fn kubelet(stage: &Stage, node: &crate::stage::Node, knocks: &mut Vec<Knock>) {
+fn kubelet(stage: &Stage, node: &crate::stage::Node, attempts: &mut Vec<Attempt>) {
     let container = format!("{}/{}-{POD}/app", stage.others.name, node.name);
     let get = ask::get;
     let post = |path: &str| ask::plain(&Method::POST, path);
@@ -93,13 +93,13 @@ fn kubelet(stage: &Stage, node: &crate::stage::Node, knocks: &mut Vec<Knock>) {
     ];
     let url = format!("https://{}:{KUBELET}", node.address);
     let daemon = Some(stage.a().daemon.token.clone());
-    let told = |ask: &Ask| {
+    let title = |ask: &Ask| {
         let path = ask.uri().path().replace(&container, "CONTAINER");
         format!("kubelet of {}: {} {path}", node.name, ask.method())
     };
     for ask in &asks {
-        let (what, expected) = (told(ask), rights());
-        knocks.push(Knock {
+        let (what, expected) = (title(ask), rights());
+        attempts.push(Attempt {
             url: url.clone(),
             name: "daemon A",
             token: daemon.clone(),
@@ -109,11 +109,11 @@ fn kubelet(stage: &Stage, node: &crate::stage::Node, knocks: &mut Vec<Knock>) {
         });
     }
     for (name, token) in [("stranger", None), ("garbage", Some("garbage".to_owned()))] {
-        let (what, ask, expected) = (told(&asks[0]), asks[0].clone(), nobody());
-        knocks.push(Knock { url: url.clone(), name, token, what, ask, expected });
+        let (what, ask, expected) = (title(&asks[0]), asks[0].clone(), nobody());
+        attempts.push(Attempt { url: url.clone(), name, token, what, ask, expected });
     }
     for port in [READ_ONLY, KUBELET_HEALTH] {
-        knocks.push(Knock {
+        attempts.push(Attempt {
             url: format!("http://{}:{port}", node.address),
             name: "daemon A",
             token: daemon.clone(),
@@ -126,8 +126,8 @@ fn kubelet(stage: &Stage, node: &crate::stage::Node, knocks: &mut Vec<Knock>) {
 
 /// What pitstop itself listens on. Both ports answer whoever reaches them; the `NetworkPolicies` of `deploy/` say who
 /// does, and this cluster's network does not know them.
-fn controller(stage: &Stage, address: &str, knocks: &mut Vec<Knock>) {
-    health("controller", address, knocks);
+fn controller(stage: &Stage, address: &str, attempts: &mut Vec<Attempt>) {
+    health("controller", address, attempts);
     let webhook = format!("https://{address}:9443");
     let json = "application/json";
     let raw = |body: Vec<u8>| ask::raw(&Method::POST, WEBHOOK, json, body);
@@ -165,12 +165,12 @@ fn controller(stage: &Stage, address: &str, knocks: &mut Vec<Knock>) {
     ];
     for (what, ask, expected) in cases {
         let url = webhook.clone();
-        knocks.push(Knock { url, name: "stranger", token: None, what: what.to_owned(), ask, expected });
+        attempts.push(Attempt { url, name: "stranger", token: None, what: what.to_owned(), ask, expected });
     }
 }
 
 /// The port of metrics and health, which both programs have.
-fn health(program: &str, address: &str, knocks: &mut Vec<Knock>) {
+fn health(program: &str, address: &str, attempts: &mut Vec<Attempt>) {
     let long = ask::header(ask::get("/metrics"), "x-pad", &"x".repeat(16 << 10));
     let cases = [
         (METRICS, ask::get("/metrics"), granted(200)),
@@ -182,7 +182,7 @@ fn health(program: &str, address: &str, knocks: &mut Vec<Knock>) {
     ];
     for (what, ask, expected) in cases {
         let (url, what) = (format!("http://{address}:8080"), format!("{program}: {what}"));
-        knocks.push(Knock { url, name: "stranger", token: None, what, ask, expected });
+        attempts.push(Attempt { url, name: "stranger", token: None, what, ask, expected });
     }
 }
 

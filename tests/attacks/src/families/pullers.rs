@@ -71,7 +71,7 @@ async fn with_component(stage: &Stage, report: &mut Report, opted: &Ns, other: &
 async fn deletes(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
     const ONLY: &str = "pitstop may only create and delete Pods that pull an image";
     let who = &stage.controller.who;
-    let place = format!("/api/v1/namespaces/{}/pods", ns.name);
+    let collection = format!("/api/v1/namespaces/{}/pods", ns.name);
     let mut good = puller(stage);
     // Of another node: it is not to run.
     good["spec"]["nodeName"] = json!("there-is-no-such-node");
@@ -79,8 +79,8 @@ async fn deletes(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
     let updates = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/podimageupdates", ns.name);
     let owner = stage.done(post(&updates, &update("x", "2", &json!({"suspend": true})))).await?.json();
     good["metadata"]["ownerReferences"][0]["uid"] = owner["metadata"]["uid"].clone();
-    stage.done(post(&place, &good)).await?;
-    let delete = |name: &str| plain(&Method::DELETE, &format!("{place}/{name}?dryRun=All"));
+    stage.done(post(&collection, &good)).await?;
+    let delete = |name: &str| plain(&Method::DELETE, &format!("{collection}/{name}?dryRun=All"));
     let label = json!({"metadata": {"labels": {"pitstop.dev/puller": "true"}}});
     let apply = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new"},
         "spec": {"containers": [{"name": "app", "image": format!("{REPOSITORY}:1")}]}});
@@ -89,27 +89,27 @@ async fn deletes(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
         ("delete a Pod of somebody else", delete("web"), denied(ONLY)),
         (
             "make it look like one of its own",
-            patch(&format!("{place}/web?dryRun=All"), "merge", &label),
+            patch(&format!("{collection}/web?dryRun=All"), "merge", &label),
             denied(metadata),
         ),
-        ("delete all Pods", plain(&Method::DELETE, &format!("{place}?dryRun=All")), rights()),
+        ("delete all Pods", plain(&Method::DELETE, &format!("{collection}?dryRun=All")), rights()),
         (
             "create another Pod by server-side apply",
-            patch(&format!("{place}/new?dryRun=All&fieldManager=attacks"), "apply", &apply),
+            patch(&format!("{collection}/new?dryRun=All&fieldManager=attacks"), "apply", &apply),
             denied(ONLY),
         ),
         (
             "evict a Pod",
             post(
-                &format!("{place}/web/eviction?dryRun=All"),
+                &format!("{collection}/web/eviction?dryRun=All"),
                 &json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web"}}),
             ),
             rights(),
         ),
-        ("bind a Pod", post(&format!("{place}/web/binding?dryRun=All"), &json!({})), rights()),
+        ("bind a Pod", post(&format!("{collection}/web/binding?dryRun=All"), &json!({})), rights()),
         (
             "run a command in a Pod",
-            plain(&Method::POST, &format!("{place}/web/exec?command=id&stdout=true")),
+            plain(&Method::POST, &format!("{collection}/web/exec?command=id&stdout=true")),
             rights(),
         ),
         ("delete a Pod that pulls: allowed", delete("pull"), granted(200)),

@@ -16,11 +16,11 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
     let who = &node.daemon.who;
     for version in ["v1alpha1", "v1beta1"] {
         let all = format!("/apis/apps.kruise.io/{version}/containerrecreaterequests");
-        let place = format!(
+        let collection = format!(
             "/apis/apps.kruise.io/{version}/namespaces/{}/containerrecreaterequests",
             stage.others.name
         );
-        let one = format!("{place}/{name}");
+        let one = format!("{collection}/{name}");
         let mut object = stage.stored(&one).await?;
         object["status"]["message"] = json!("forged");
         let mut new = recreate("attacks", &name, &["app"]);
@@ -31,16 +31,16 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
         let dry = format!("{one}?dryRun=All");
         let cases = [
             ("list", ask::get(&all)),
-            ("list a namespace's", ask::get(&place)),
+            ("list a namespace's", ask::get(&collection)),
             ("watch", ask::get(&format!("{all}?watch=true&timeoutSeconds=1"))),
             ("get", ask::get(&one)),
-            ("create", ask::post(&format!("{place}?dryRun=All"), &new)),
+            ("create", ask::post(&format!("{collection}?dryRun=All"), &new)),
             ("replace", ask::put(&dry, &object)),
             ("merge-patch", ask::patch(&dry, "merge", &change)),
             ("JSON-patch", ask::patch(&dry, "json", &operations)),
             ("apply", ask::patch(&format!("{dry}&fieldManager=x&force=true"), "apply", &new)),
             ("delete", ask::plain(&Method::DELETE, &dry)),
-            ("delete all", ask::plain(&Method::DELETE, &format!("{place}?dryRun=All"))),
+            ("delete all", ask::plain(&Method::DELETE, &format!("{collection}?dryRun=All"))),
             ("get the status of", ask::get(&format!("{one}/status"))),
             ("replace the status of", ask::put(&status, &object)),
             ("merge-patch the status of", ask::patch(&status, "merge", &change)),

@@ -19,7 +19,7 @@ const NAME: &str = "attacks";
 fn exceptions() -> Vec<(&'static str, &'static str, Value, Expected)> {
     let review = |group: &str, kind: &str, spec: Value| json!({"apiVersion": format!("{group}.k8s.io/v1"), "kind": kind, "spec": spec});
     let path = json!({"nonResourceAttributes": {"path": "/", "verb": "get"}});
-    let place = json!({"namespace": "default"});
+    let namespace = json!({"namespace": "default"});
     let book = json!({"apiVersion": "pitstop.dev/v1alpha1", "kind": "NodeWork",
         "metadata": {"name": NAME, "resourceVersion": "1"}, "spec": {}});
     vec![
@@ -41,7 +41,7 @@ fn exceptions() -> Vec<(&'static str, &'static str, Value, Expected)> {
         (
             "authorization.k8s.io/selfsubjectrulesreviews",
             "create",
-            review("authorization", "SelfSubjectRulesReview", place),
+            review("authorization", "SelfSubjectRulesReview", namespace),
             granted(201),
         ),
     ]
@@ -58,8 +58,8 @@ pub(super) async fn run(stage: &mut Stage, report: &mut Report) -> Result<()> {
                 Some((_, _, body, expected)) => (body.clone(), expected.clone()),
                 None => (json!({}), rights()),
             };
-            for (place, ask) in asks(&found, verb, &body) {
-                let what = format!("{verb} {name} {}{place}", found.version);
+            for (scope, ask) in asks(&found, verb, &body) {
+                let what = format!("{verb} {name} {}{scope}", found.version);
                 report.probe(who, Probe { what, ask, expected: expected.clone() }).await;
             }
         }
@@ -86,18 +86,18 @@ fn asks(found: &Found, verb: &str, body: &Value) -> Vec<(&'static str, Ask)> {
         None => (found.resource.name.as_str(), String::new()),
     };
     let everywhere = format!("{root}/{resource}");
-    let place = if found.resource.namespaced {
+    let collection = if found.resource.namespaced {
         format!("{root}/namespaces/{NAMESPACE}/{resource}")
     } else {
         everywhere.clone()
     };
-    let one = format!("{place}/{NAME}{sub}");
-    let all = if sub.is_empty() { place.clone() } else { one.clone() };
+    let one = format!("{collection}/{NAME}{sub}");
+    let all = if sub.is_empty() { collection.clone() } else { one.clone() };
     let dry = |path: &str| format!("{path}?dryRun=All");
     let both = |query: &str| {
         let mut asks = vec![("", ask::get(&format!("{everywhere}{query}")))];
         if found.resource.namespaced {
-            asks.push((" in pitstop-system", ask::get(&format!("{place}{query}"))));
+            asks.push((" in pitstop-system", ask::get(&format!("{collection}{query}"))));
         }
         asks
     };

@@ -51,7 +51,7 @@ fn delete(path: &str) -> Ask {
     plain(&Method::DELETE, &dry(path))
 }
 
-/// What opens other doors: keys, tokens, certificates, leases.
+/// What gives more access: keys, tokens, certificates, leases.
 fn credentials(stage: &Stage) -> Vec<Try> {
     let b = stage.b();
     let ours = format!("/api/v1/namespaces/{NAMESPACE}");
@@ -166,8 +166,8 @@ fn things(stage: &Stage) -> Vec<Try> {
 
 /// A Pod of others.
 fn pods_on(stage: &Stage, node: &Node) -> Vec<Try> {
-    let place = format!("/api/v1/namespaces/{}/pods", stage.others.name);
-    let pod = format!("{place}/{}-{POD}", node.name);
+    let collection = format!("/api/v1/namespaces/{}/pods", stage.others.name);
+    let pod = format!("{collection}/{}-{POD}", node.name);
     let sub = |name: &str| format!("{pod}/{name}");
     let connect = |sub: &str| plain(&Method::POST, &format!("{pod}/{sub}"));
     let strategic = |path: &str, change: &Value| patch(&dry(path), "strategic-merge", change);
@@ -178,7 +178,7 @@ fn pods_on(stage: &Stage, node: &Node) -> Vec<Try> {
         ("list the Pods", get(&of_node)),
         ("get a Pod", get(&pod)),
         ("delete a Pod", delete(&pod)),
-        ("create a Pod", make(&place, &empty)),
+        ("create a Pod", make(&collection, &empty)),
         ("change the image of a Pod", strategic(&pod, &spec)),
         ("write the status of a Pod", strategic(&sub("status"), &json!({"status": {}}))),
         ("resize a Pod", strategic(&sub("resize"), &spec)),
@@ -197,8 +197,8 @@ fn pods_on(stage: &Stage, node: &Node) -> Vec<Try> {
 fn of_the_controller(stage: &Stage) -> Vec<Try> {
     let node = stage.b();
     let ours = format!("/api/v1/namespaces/{NAMESPACE}");
-    let place = format!("/api/v1/namespaces/{}/pods", stage.others.name);
-    let pod = format!("{place}/{}-{POD}", node.name);
+    let collection = format!("/api/v1/namespaces/{}/pods", stage.others.name);
+    let pod = format!("{collection}/{}-{POD}", node.name);
     let apps = format!("/apis/apps/v1/namespaces/{}", stage.others.name);
     let rollouts = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts", stage.others.name);
     let book = format!("{BOOKS}/{}", node.name);
@@ -211,7 +211,7 @@ fn of_the_controller(stage: &Stage) -> Vec<Try> {
         ("get another Secret of its namespace", get(&format!("{ours}/secrets/attacks"))),
         ("list the Secrets of its namespace", get(&format!("{ours}/secrets"))),
         ("mint a token of a daemon", token_request(NAMESPACE, DAEMON, &empty)),
-        ("create a Pod", make(&place, &empty)),
+        ("create a Pod", make(&collection, &empty)),
         ("delete a Pod", delete(&pod)),
         ("evict a Pod", make(&format!("{pod}/eviction"), &empty)),
         ("change a workload", change(&format!("{apps}/deployments/attacks"), &empty)),

@@ -27,8 +27,8 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
     .await?;
     let name = set["metadata"]["name"].as_str().context("no name")?;
     let who = &stage.controller.who;
-    let place = path(ns, "ReplicaSet", &format!("/{name}?dryRun=All"));
-    let change = || patch(&place, "merge", &json!({"metadata": {"annotations": {"x": "y"}}}));
+    let dry = path(ns, "ReplicaSet", &format!("/{name}?dryRun=All"));
+    let change = || patch(&dry, "merge", &json!({"metadata": {"annotations": {"x": "y"}}}));
     let here = "pitstop may only write ReplicaSets in namespaces with the label";
     report.ask(who, "change a ReplicaSet where nobody has opted in", change(), denied(here)).await;
     ns.cluster.kubectl(&["label", "namespace", &ns.name, "pitstop.dev/in-place=enabled"])?;
@@ -37,7 +37,7 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
     })
     .await?;
     for (what, body, expected) in changes(&set) {
-        let ask = patch(&place, "json", &body);
+        let ask = patch(&dry, "json", &body);
         report.ask(who, &format!("change a ReplicaSet: {what}"), ask, expected).await;
     }
     for (what, object, expected) in creations(&set) {
@@ -45,8 +45,8 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
         report.ask(who, &format!("make a ReplicaSet {what}"), ask, expected).await;
     }
     let scale = json!({"spec": {"replicas": 7}});
-    let doors: [(&str, Ask); 3] = [
-        ("delete", plain(&Method::DELETE, &place)),
+    let other_ways: [(&str, Ask); 3] = [
+        ("delete", plain(&Method::DELETE, &dry)),
         ("scale", patch(&path(ns, "ReplicaSet", &format!("/{name}/scale?dryRun=All")), "merge", &scale)),
         (
             "write the status of",
@@ -57,7 +57,7 @@ pub(super) async fn run(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<(
             ),
         ),
     ];
-    for (what, ask) in doors {
+    for (what, ask) in other_ways {
         report.ask(who, &format!("{what} a ReplicaSet"), ask, rights()).await;
     }
     Ok(())

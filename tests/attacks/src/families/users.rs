@@ -88,20 +88,20 @@ async fn in_other_namespaces(stage: &Stage, report: &mut Report, user: &Who) -> 
             request["apiVersion"] = json!(format!("apps.kruise.io/{version}"));
             request
         };
-        let place = requests_in(version, others);
+        let requests = requests_in(version, others);
         let mut elsewhere = in_version("x", &pod);
         elsewhere["metadata"]["namespace"] = json!(others);
         let cases: [(&str, Ask, Expected); 9] = [
-            ("create a request in another namespace", ask::post(&place, &in_version("x", &pod)), rights()),
-            ("list the requests of another namespace", ask::get(&place), rights()),
+            ("create a request in another namespace", ask::post(&requests, &in_version("x", &pod)), rights()),
+            ("list the requests of another namespace", ask::get(&requests), rights()),
             (
                 "delete a request of another namespace",
-                ask::plain(&Method::DELETE, &format!("{place}/{pod}")),
+                ask::plain(&Method::DELETE, &format!("{requests}/{pod}")),
                 rights(),
             ),
             (
                 "write the status of a request of another namespace",
-                ask::patch(&format!("{place}/{pod}/status"), "merge", &json!({})),
+                ask::patch(&format!("{requests}/{pod}/status"), "merge", &json!({})),
                 rights(),
             ),
             (
@@ -142,7 +142,7 @@ async fn in_other_namespaces(stage: &Stage, report: &mut Report, user: &Who) -> 
 
 /// Requests about the own Pod that say what no user may say.
 async fn senseless(stage: &Stage, report: &mut Report, user: &Who) {
-    let place = requests_in("v1alpha1", &stage.own.name);
+    let requests = requests_in("v1alpha1", &stage.own.name);
     let with = |key: &str, value: Value| {
         let mut spec = plain(OWN_POD, &["app"]);
         spec["containers"][0][key] = value;
@@ -176,13 +176,13 @@ async fn senseless(stage: &Stage, report: &mut Report, user: &Who) {
     ];
     for (what, spec, expected) in cases {
         let what = format!("create a request with {what}");
-        report.ask(user, &what, ask::post(&place, &with_spec("x", &spec)), expected).await;
+        report.ask(user, &what, ask::post(&requests, &with_spec("x", &spec)), expected).await;
     }
 }
 
 /// Requests that bring what only the controller writes.
 async fn forged(stage: &Stage, report: &mut Report, user: &Who, uid: &str) -> Result<()> {
-    let place = requests_in("v1alpha1", &stage.own.name);
+    let requests = requests_in("v1alpha1", &stage.own.name);
     let mut request = recreate("forged", OWN_POD, &["app"]);
     request["status"] = json!({"phase": "Completed", "message": "forged", "completionTime": "2026-01-01T00:00:00Z",
         "containerRecreateStates": [{"name": "app", "phase": "Succeeded"}]});
@@ -191,7 +191,7 @@ async fn forged(stage: &Stage, report: &mut Report, user: &Who, uid: &str) -> Re
     request["metadata"]["annotations"] =
         json!({"crr.apps.kruise.io/unready-acquired": "2026-01-01T00:00:00Z"});
     request["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
-    let ask = ask::post(&format!("{place}?dryRun=All"), &request);
+    let ask = ask::post(&format!("{requests}?dryRun=All"), &request);
     let answer = report
         .ask(
             user,
@@ -302,18 +302,18 @@ async fn pitstops_own(stage: &Stage, report: &mut Report, user: &Who) -> Result<
 /// A ServiceAccount and a Pod of the same names in the user's own namespace.
 async fn as_a_daemon(stage: &Stage, report: &mut Report, user: &Who) -> Result<()> {
     let (ns, node) = (&stage.own.name, stage.b());
-    let place = format!("/api/v1/namespaces/{ns}");
+    let base = format!("/api/v1/namespaces/{ns}");
     let mut pod = on(&node.name, pods::pod(node.daemon.name(), &[pods::idle("daemon")]));
     pod["spec"]["serviceAccountName"] = json!(DAEMON);
     let what = "create a Pod with the daemon's ServiceAccount, which is in another namespace";
     let absent = refused(403, "not found");
-    report.ask(user, what, ask::post(&format!("{place}/pods"), &pod), absent).await;
+    report.ask(user, what, ask::post(&format!("{base}/pods"), &pod), absent).await;
 
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": DAEMON}});
     let what = "create a ServiceAccount of the daemon's name: allowed";
-    report.ask(user, what, ask::post(&format!("{place}/serviceaccounts"), &account), granted(201)).await;
+    report.ask(user, what, ask::post(&format!("{base}/serviceaccounts"), &account), granted(201)).await;
     let what = "create a Pod of the daemon's name with it on node B: allowed";
-    let made = report.ask(user, what, ask::post(&format!("{place}/pods"), &pod), granted(201)).await.json();
+    let made = report.ask(user, what, ask::post(&format!("{base}/pods"), &pod), granted(201)).await.json();
     let uid = made["metadata"]["uid"].as_str().context("a Pod without a UID")?;
     let mint = token_request(ns, DAEMON, &bound_to("Pod", node.daemon.name(), uid));
     let minted = report.ask(user, "mint its token: allowed", mint, granted(201)).await.json();
@@ -330,17 +330,17 @@ async fn as_a_daemon(stage: &Stage, report: &mut Report, user: &Who) -> Result<(
 async fn by_resizes(stage: &Stage, report: &mut Report, user: &Who) -> Result<()> {
     let ns = &stage.own.name;
     stage.own.start_pod(on(&stage.a().name, resizes::web())).await?;
-    let place = format!("/apis/pitstop.dev/v1alpha1/namespaces/{ns}/podresizes");
-    let dry = format!("{place}?dryRun=All");
+    let collection = format!("/apis/pitstop.dev/v1alpha1/namespaces/{ns}/podresizes");
+    let dry = format!("{collection}?dryRun=All");
     let amounts = |cpu: &str| json!({"limits": {"cpu": cpu}});
     let more = resizes::resize("more", "app", &amounts("300m"));
     let evict = resizes::with(more.clone(), "onDeferred", &json!({"waitSeconds": 60, "then": "Evict"}));
     let restart = resizes::with(more.clone(), "restart", &json!("Always"));
     let other = resizes::with(more.clone(), "podRef", &json!({"name": "there-is-no-such-pod"}));
     // Somebody with the right made it.
-    stage.done(ask::post(&place, &resizes::resize("theirs", "app", &amounts("250m")))).await?;
+    stage.done(ask::post(&collection, &resizes::resize("theirs", "app", &amounts("250m")))).await?;
     resizes::over(&stage.own, "theirs").await?;
-    let theirs = format!("{place}/theirs");
+    let theirs = format!("{collection}/theirs");
     let stored = stage.stored(&theirs).await?;
     let mut cancelled = stored.clone();
     cancelled["spec"]["cancel"] = json!(true);

@@ -83,12 +83,12 @@ fn books(stage: &Stage) -> Vec<Try> {
 
 fn pods_and_nodes(stage: &Stage) -> Vec<Try> {
     let node = format!("/api/v1/nodes/{}", stage.b().name);
-    let place = format!("/api/v1/namespaces/{}/pods", stage.others.name);
+    let collection = format!("/api/v1/namespaces/{}/pods", stage.others.name);
     let name = format!("{}-{POD}", stage.b().name);
-    let pod = format!("{place}/{name}");
+    let pod = format!("{collection}/{name}");
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
     vec![
-        ("create a Pod", post(&dry(&place), &pods::pod("attacks", &[pods::idle("app")]))),
+        ("create a Pod", post(&dry(&collection), &pods::pod("attacks", &[pods::idle("app")]))),
         ("label a Pod", label(&pod)),
         ("resize a Pod", label(&format!("{pod}/resize"))),
         ("give a Pod an ephemeral container", label(&format!("{pod}/ephemeralcontainers"))),
@@ -129,9 +129,9 @@ fn powers() -> Vec<Try> {
 /// look at what clusters write most.
 fn residual(stage: &Stage) -> Vec<(&'static str, Ask, u16)> {
     let group = "/apis/admissionregistration.k8s.io/v1";
-    let place = &stage.others.name;
-    let pod = format!("/api/v1/namespaces/{place}/pods/{}-{POD}", stage.b().name);
-    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{place}/leases");
+    let namespace = &stage.others.name;
+    let pod = format!("/api/v1/namespaces/{namespace}/pods/{}-{POD}", stage.b().name);
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
     vec![
         ("change the status of a Pod", label(&format!("{pod}/status")), 200),
         (

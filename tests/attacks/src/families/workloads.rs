@@ -91,7 +91,7 @@ async fn probes(stage: &Stage, report: &mut Report, bound: &Ns, other: &Ns) -> R
             let ask = change(bound, kind, "web", &body);
             report.ask(who, &format!("release a {kind} {what}"), ask, expected).await;
         }
-        doors(stage, report, bound, kind).await;
+        other_ways(stage, report, bound, kind).await;
     }
     rollouts(stage, report, bound).await?;
     sets::run(stage, report, bound).await?;
@@ -215,7 +215,7 @@ async fn rollouts(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
     const ONLY: &str = "pitstop may only set and remove the label pitstop.dev/armed of an InPlaceRollout";
     let who = &stage.controller.who;
     create(ns, &rollout("StatefulSet", &json!({"paused": true})))?;
-    let place = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts", ns.name);
+    let collection = format!("/apis/pitstop.dev/v1alpha1/namespaces/{}/inplacerollouts", ns.name);
     let label = |labels: Value| json!({"metadata": {"labels": labels}});
     for (what, body, expected) in [
         ("arm a rollout: allowed", label(json!({"pitstop.dev/armed": "true"})), granted(200)),
@@ -224,18 +224,18 @@ async fn rollouts(stage: &Stage, report: &mut Report, ns: &Ns) -> Result<()> {
         ("let a rollout go on", json!({"spec": {"paused": false}}), denied(ONLY)),
         ("ask a rollout for a restart", json!({"spec": {"restartedAt": "now"}}), denied(ONLY)),
     ] {
-        let ask = patch(&format!("{place}/web?dryRun=All"), "merge", &body);
+        let ask = patch(&format!("{collection}/web?dryRun=All"), "merge", &body);
         report.ask(who, what, ask, expected).await;
     }
-    let ask = post(&format!("{place}?dryRun=All"), &rollout("DaemonSet", &json!({})));
+    let ask = post(&format!("{collection}?dryRun=All"), &rollout("DaemonSet", &json!({})));
     report.ask(who, "create a rollout", ask, rights()).await;
-    let ask = plain(&Method::DELETE, &format!("{place}/web?dryRun=All"));
+    let ask = plain(&Method::DELETE, &format!("{collection}/web?dryRun=All"));
     report.ask(who, "delete a rollout", ask, rights()).await;
     Ok(())
 }
 
 /// Other ways to a workload.
-async fn doors(stage: &Stage, report: &mut Report, ns: &Ns, kind: &str) {
+async fn other_ways(stage: &Stage, report: &mut Report, ns: &Ns, kind: &str) {
     let who = &stage.controller.who;
     let status = json!({"status": {"observedGeneration": 99}});
     let mut again = workload(kind, 0);

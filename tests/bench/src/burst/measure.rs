@@ -16,7 +16,7 @@ use crate::harness::audit::Mark;
 use crate::harness::books::no_orders;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::milliseconds;
-use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
+use crate::harness::pods::{GRACE, Ns, ready_container, replaced};
 use crate::harness::programs::NAMESPACE;
 use crate::harness::requests::{outcome, restart};
 use crate::harness::tape::Tape;
@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(3);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// One Pod's restart, in milliseconds since just before the first request or stop was sent.
-pub(super) struct Way {
+pub(super) struct Restart {
     /// The Pod's status with the new container ready arrived here.
     pub(super) ready: f64,
     /// The request's status with `Completed` arrived here; `None` without a request.
@@ -39,7 +39,7 @@ pub(super) struct Way {
 
 /// Results of the half by request.
 pub(super) struct ByRequest {
-    pub(super) ways: Vec<Way>,
+    pub(super) restarts: Vec<Restart>,
     pub(super) writes: Writes,
     pub(super) loads: Vec<Load>,
 }
@@ -52,11 +52,11 @@ struct Fresh {
 }
 
 /// Creates a request for every Pod at once.
-pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String]) -> Result<ByRequest> {
-    let fresh = start(yard, names).await?;
-    let mut pods = Tape::<Pod>::start(yard.api()).await?;
-    let mut requests = Tape::<ContainerRecreateRequest>::start(yard.api()).await?;
-    let api: Api<ContainerRecreateRequest> = yard.api();
+pub(super) async fn by_request(cluster: &Cluster, ns: &Ns, names: &[String]) -> Result<ByRequest> {
+    let fresh = start(ns, names).await?;
+    let mut pods = Tape::<Pod>::start(ns.api()).await?;
+    let mut requests = Tape::<ContainerRecreateRequest>::start(ns.api()).await?;
+    let api: Api<ContainerRecreateRequest> = ns.api();
     let before = Before::now(&cluster.client).await?;
     let mark = Mark::end_of(&cluster.audit_log())?;
 
@@ -66,12 +66,12 @@ pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String])
         create.with_context(|| format!("cannot create the request for Pod {}", fresh.pod))
     }))
     .await?;
-    let mut ways = Vec::new();
+    let mut restarts = Vec::new();
     for Fresh { pod, container, .. } in &fresh {
         let what = format!("the request for Pod {pod} to end");
         let (completed, restarted) = requests.find(begin, PATIENCE, &what, |seen| outcome(pod, seen)).await?;
         let ready = ready(&mut pods, begin, pod, container).await?;
-        ways.push(Way { ready, completed: Some(milliseconds(completed - begin)), restarted });
+        restarts.push(Restart { ready, completed: Some(milliseconds(completed - begin)), restarted });
     }
     // The clean-up is part of the cost.
     for Fresh { pod, .. } in &fresh {
@@ -81,33 +81,33 @@ pub(super) async fn by_request(cluster: &Cluster, yard: &Yard, names: &[String])
         requests.find(begin, PATIENCE, "the labels `active` to go", tidy).await?;
     }
     no_orders(&cluster.client, PATIENCE).await?;
-    Ok(ByRequest { ways, writes: Writes::count(&mark.read()?, NAMESPACE), loads: before.since()? })
+    Ok(ByRequest { restarts, writes: Writes::count(&mark.read()?, NAMESPACE), loads: before.since()? })
 }
 
 /// Stops every Pod's container at once at the runtime, as the daemon would.
-pub(super) async fn direct(cluster: &Cluster, yard: &Yard, names: &[String]) -> Result<Vec<Way>> {
-    let fresh = start(yard, names).await?;
+pub(super) async fn direct(cluster: &Cluster, ns: &Ns, names: &[String]) -> Result<Vec<Restart>> {
+    let fresh = start(ns, names).await?;
     let node = fresh.first().map(|fresh| fresh.node.clone()).unwrap_or_default();
     let runtime = pitstop_cri::connect(&cluster.containerd_socket(&node)?, Deadlines::default())?;
     // Connect before the measurement, because the daemon is also connected already.
     runtime.version().await?;
-    let mut pods = Tape::<Pod>::start(yard.api()).await?;
+    let mut pods = Tape::<Pod>::start(ns.api()).await?;
 
     let begin = Instant::now();
     try_join_all(fresh.iter().map(|fresh| runtime.stop_container(&fresh.container, GRACE))).await?;
-    let mut ways = Vec::new();
+    let mut restarts = Vec::new();
     for Fresh { pod, container, .. } in &fresh {
         let ready = ready(&mut pods, begin, pod, container).await?;
-        ways.push(Way { ready, completed: None, restarted: true });
+        restarts.push(Restart { ready, completed: None, restarted: true });
     }
-    Ok(ways)
+    Ok(restarts)
 }
 
 /// Starts Pods and waits until the node is idle.
-async fn start(yard: &Yard, names: &[String]) -> Result<Vec<Fresh>> {
-    yard.start(names).await?;
+async fn start(ns: &Ns, names: &[String]) -> Result<Vec<Fresh>> {
+    ns.start(names).await?;
     tokio::time::sleep(PAUSE).await;
-    let api: Api<Pod> = yard.api();
+    let api: Api<Pod> = ns.api();
     let mut fresh = Vec::new();
     for object in api.list(&ListParams::default()).await? {
         let pod = object.name_any();

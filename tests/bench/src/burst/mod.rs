@@ -9,12 +9,12 @@ mod measure;
 use anyhow::Result;
 
 use self::load::{Load, peak};
-use self::measure::{ByRequest, Way};
+use self::measure::{ByRequest, Restart};
 use crate::harness::cluster::Cluster;
-use crate::harness::figures::{Samples, mib, ratio, table};
-use crate::harness::pods::Yard;
+use crate::harness::figures::{Samples, counted, mib, ratio, table};
+use crate::harness::pods::Ns;
 use crate::harness::programs;
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// Bound: API writes of pitstop per request.
 const WRITES: f64 = 4.0;
@@ -24,31 +24,31 @@ const COMPLETED: f64 = 200.0;
 const MEMORY: [(&str, u64); 2] = [("daemon", 24), ("controller", 48)];
 
 /// The benchmark.
-pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+pub(crate) async fn run(pods: usize) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let (by_request, direct) =
-        Yard::within(&cluster.client, "burst", async |yard| measure(&cluster, yard, pods).await).await?;
+        Ns::within(&cluster.client, "burst", async |ns| measure(&cluster, ns, pods).await).await?;
     let leader = programs::leader(&cluster.client).await?;
     Ok(report(&by_request, &direct, &leader))
 }
 
-async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<(ByRequest, Vec<Way>)> {
+async fn measure(cluster: &Cluster, ns: &Ns, pods: usize) -> Result<(ByRequest, Vec<Restart>)> {
     let names = |set: &str| (0..pods).map(|i| format!("{set}-{i}")).collect::<Vec<_>>();
-    say(format!("starting {pods} Pods in namespace {}, for {pods} requests at once", yard.namespace));
-    let by_request = measure::by_request(cluster, yard, &names("request")).await?;
+    say(format!("starting {pods} Pods in namespace {}, for {pods} requests at once", ns.namespace));
+    let by_request = measure::by_request(cluster, ns, &names("request")).await?;
     // A node cannot run both sets at once.
     say(format!("starting {pods} fresh Pods, for {pods} stops at once at the runtime"));
-    yard.clear().await?;
-    let direct = measure::direct(cluster, yard, &names("direct")).await?;
+    ns.clear().await?;
+    let direct = measure::direct(cluster, ns, &names("direct")).await?;
     Ok((by_request, direct))
 }
 
-fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
-    let ByRequest { ways, writes, loads } = by_request;
-    let ready: Samples = ways.iter().map(|way| way.ready).collect();
-    let completed: Samples = ways.iter().filter_map(|way| way.completed).collect();
-    let lag: Samples = ways.iter().filter_map(|way| Some(way.completed? - way.ready)).collect();
-    let floor: Samples = direct.iter().map(|way| way.ready).collect();
+fn report(by_request: &ByRequest, direct: &[Restart], leader: &str) -> BoundCheck {
+    let ByRequest { restarts, writes, loads } = by_request;
+    let ready: Samples = restarts.iter().map(|r| r.ready).collect();
+    let completed: Samples = restarts.iter().filter_map(|r| r.completed).collect();
+    let lag: Samples = restarts.iter().filter_map(|r| Some(r.completed? - r.ready)).collect();
+    let floor: Samples = direct.iter().map(|r| r.ready).collect();
     let rows = [
         row("create → new container Ready", &ready),
         row("create → Completed", &completed),
@@ -57,10 +57,10 @@ fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
     ];
     println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
 
-    let requests = ways.len();
-    let per_request = |count: usize| ratio(count_f64(count), count_f64(requests));
+    let requests = restarts.len();
+    let per_request = |count: usize| ratio(counted(count), counted(requests));
     let rows: Vec<_> = writes
-        .of
+        .counts
         .iter()
         .map(|(what, count)| {
             let per = format!("{:.2}", per_request(count.all));
@@ -77,7 +77,7 @@ fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
         .collect();
     println!("{}\n", table(["programs during the burst", "CPU seconds", "peak RSS, MiB"], &rows));
 
-    let restarted = ways.iter().filter(|way| way.restarted).count();
+    let restarted = restarts.iter().filter(|r| r.restarted).count();
     let whole = ratio(completed.max(), floor.max());
     println!(
         "all {requests} Completed after {:.1} s, {whole:.2} times the floor ({:.1} s)",
@@ -95,7 +95,7 @@ fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
         memory.join(" "),
         bounds.join("/")
     );
-    Verdict::of(
+    BoundCheck::of(
         completed.len() == requests
             && restarted == requests
             && per_request <= WRITES
@@ -107,9 +107,4 @@ fn report(by_request: &ByRequest, direct: &[Way], leader: &str) -> Verdict {
 fn row(name: &str, samples: &Samples) -> [String; 5] {
     let [median, min, max, count] = samples.cells();
     [name.to_owned(), median, min, max, count]
-}
-
-/// Counts here are far below 2^32.
-fn count_f64(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::MAX, f64::from)
 }

@@ -185,7 +185,7 @@ impl Entry {
     }
 
     /// `verb resource/subresource`.
-    pub(crate) fn what(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let Object { resource, subresource, .. } = &self.object_ref;
         let slash = if subresource.is_empty() { "" } else { "/" };
         let dry = if self.dry_run() { " (dry run)" } else { "" };
@@ -214,7 +214,7 @@ mod tests {
         let entries = mark.read().unwrap();
         std::fs::remove_file(&path).unwrap();
         let [entry] = entries.as_slice() else { panic!("{entries:?}") };
-        assert_eq!((entry.program(), entry.what().as_str()), ("pitstop-daemon", "update nodeworks/status"));
+        assert_eq!((entry.program(), entry.name().as_str()), ("pitstop-daemon", "update nodeworks/status"));
         assert_eq!(entry.account("pitstop-system"), Some("pitstop-daemon"));
         assert_eq!(entry.account("pitstop"), None);
         assert!(entry.writes() && entry.refused() && !entry.dry_run());

@@ -79,25 +79,25 @@ impl Cluster {
 }
 
 /// The path that `cargo xtask bench` sets in an environment variable.
-pub(crate) fn given(name: &str) -> Result<PathBuf> {
+pub(crate) fn env_path(name: &str) -> Result<PathBuf> {
     let value = std::env::var_os(name);
     value.map(PathBuf::from).with_context(|| format!("{name} is not set; run this by `cargo xtask bench`"))
 }
 
 /// Runs a command of the cluster's program, such as `stop scheduler`.
 pub(crate) fn lab(args: &[&str]) -> Result<()> {
-    let mut command = Command::new(given(PROGRAM)?);
-    succeed(command.args(args).arg("--dir").arg(given(FOLDER)?))
+    let mut command = Command::new(env_path(PROGRAM)?);
+    succeed(command.args(args).arg("--dir").arg(env_path(FOLDER)?))
 }
 
 /// Puts entries, a key and a value of one line each, directly into the cluster's etcd. Blocks until all are stored.
 pub(crate) fn put(entries: impl IntoIterator<Item = Result<(String, String)>>) -> Result<()> {
-    let program = given(PROGRAM)?;
+    let program = env_path(PROGRAM)?;
     let mut command = Command::new(&program);
     command
         .arg("exec")
         .arg("--dir")
-        .arg(given(FOLDER)?)
+        .arg(env_path(FOLDER)?)
         .args(["control-plane", "--"])
         .arg(&program)
         .arg("put");
@@ -129,7 +129,7 @@ pub(crate) fn kubectl(args: &[&str]) -> Result<()> {
 
 /// Command that runs the cluster's `kubectl`.
 pub(crate) fn kubectl_command() -> Result<Command> {
-    Ok(Command::new(given(PROGRAM)?.with_file_name("kubectl")))
+    Ok(Command::new(env_path(PROGRAM)?.with_file_name("kubectl")))
 }
 
 fn succeed(command: &mut Command) -> Result<()> {
@@ -139,17 +139,17 @@ fn succeed(command: &mut Command) -> Result<()> {
 
 fn successful(command: &Command, output: &Output) -> Result<()> {
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{command:?}: {}: {}", output.status, said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}: {}", output.status, stderr.trim());
     }
     Ok(())
 }
 
 fn status() -> Result<Status> {
-    let program = given(PROGRAM)?;
+    let program = env_path(PROGRAM)?;
     let output = Command::new(&program)
         .args(["status", "--json", "--dir"])
-        .arg(given(FOLDER)?)
+        .arg(env_path(FOLDER)?)
         .output()
         .with_context(|| format!("cannot run {}", program.display()))?;
     // The exit code is ignored: if the cluster is down it is an error, but the JSON is the same.

@@ -15,14 +15,14 @@ pub(crate) mod writes;
 
 /// Result of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum BoundCheck {
     /// The bound holds.
     Within,
     /// The bound is exceeded.
     Exceeded,
 }
 
-impl Verdict {
+impl BoundCheck {
     /// Within when `holds`.
     pub(crate) fn of(holds: bool) -> Self {
         if holds { Self::Within } else { Self::Exceeded }

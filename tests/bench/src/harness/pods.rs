@@ -28,22 +28,22 @@ const LABEL: &str = "pitstop.dev/bench";
 /// Longest wait for all Pods, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// A namespace of the benchmark. Call [`Yard::close`] at the end.
-pub(crate) struct Yard {
+/// A namespace of the benchmark. Call [`Ns::close`] at the end.
+pub(crate) struct Ns {
     pub(crate) client: Client,
     pub(crate) namespace: String,
 }
 
-impl Yard {
+impl Ns {
     /// Measures in a new namespace named after `purpose`, then deletes it.
     pub(crate) async fn within<T>(
         client: &Client,
         purpose: &str,
         measure: impl AsyncFnOnce(&Self) -> Result<T>,
     ) -> Result<T> {
-        let yard = Self::open(client, purpose).await?;
-        let measured = measure(&yard).await;
-        let closed = yard.close().await;
+        let ns = Self::open(client, purpose).await?;
+        let measured = measure(&ns).await;
+        let closed = ns.close().await;
         let measured = measured?;
         closed?;
         Ok(measured)
@@ -65,9 +65,9 @@ impl Yard {
             ..Namespace::default()
         };
         let made = api.create(&PostParams::default(), &namespace).await.context("cannot make a namespace")?;
-        let yard = Self { client: client.clone(), namespace: made.name_any() };
-        yard.account().await?;
-        Ok(yard)
+        let ns = Self { client: client.clone(), namespace: made.name_any() };
+        ns.account().await?;
+        Ok(ns)
     }
 
     /// Waits for the namespace's ServiceAccount: no Pod is admitted without it.

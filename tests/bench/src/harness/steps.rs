@@ -23,7 +23,7 @@ pub(crate) fn steps(entries: &[Entry], from: SystemTime, to: SystemTime, last: &
     let writes = entries.iter().filter(|e| is_write(e) && e.received() >= from && e.received() <= to);
     let mut steps: Vec<Step> = writes
         .map(|write| Step {
-            name: format!("{}: {}", write.program().trim_start_matches("pitstop-"), write.what()),
+            name: format!("{}: {}", write.program().trim_start_matches("pitstop-"), write.name()),
             begins: signed(from, write.received()),
             took: signed(write.received(), write.answered()),
         })

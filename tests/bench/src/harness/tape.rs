@@ -18,7 +18,7 @@ use super::say;
 #[derive(Clone, Debug)]
 pub(crate) struct Seen<K> {
     /// Time of arrival.
-    pub(crate) at: Instant,
+    pub(crate) time: Instant,
     /// The object after the change.
     pub(crate) object: K,
 }
@@ -37,9 +37,9 @@ where
     /// Starts to watch; returns after the first list.
     pub(crate) async fn start(api: Api<K>) -> Result<Self> {
         let (sender, mut changes) = mpsc::unbounded_channel();
-        let (standing, stands) = tokio::sync::oneshot::channel();
-        let task = tokio::spawn(record(api, sender, standing));
-        if stands.await.is_err() {
+        let (first_list, listed) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(record(api, sender, first_list));
+        if listed.await.is_err() {
             while let Some(change) = changes.recv().await {
                 change.context("cannot watch")?;
             }
@@ -56,12 +56,12 @@ where
         what: &str,
         mut wanted: impl FnMut(&K) -> Option<T>,
     ) -> Result<(Instant, T)> {
-        let mut next = self.seen.partition_point(|seen| seen.at < since);
+        let mut next = self.seen.partition_point(|seen| seen.time < since);
         let until = tokio::time::Instant::now() + patience;
         loop {
             while let Some(seen) = self.seen.get(next) {
                 if let Some(found) = wanted(&seen.object) {
-                    return Ok((seen.at, found));
+                    return Ok((seen.time, found));
                 }
                 next += 1;
             }
@@ -93,25 +93,25 @@ impl<K> Drop for Tape<K> {
 async fn record<K>(
     api: Api<K>,
     sender: mpsc::UnboundedSender<Result<Seen<K>>>,
-    standing: tokio::sync::oneshot::Sender<()>,
+    first_list: tokio::sync::oneshot::Sender<()>,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let mut standing = Some(standing);
+    let mut first_list = Some(first_list);
     let changes = watcher(api, Config::default()).default_backoff();
     pin_mut!(changes);
     while let Some(change) = changes.next().await {
-        let at = Instant::now();
-        let told = match change {
-            Ok(Event::Apply(object) | Event::InitApply(object)) => sender.send(Ok(Seen { at, object })),
+        let time = Instant::now();
+        let sent = match change {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => sender.send(Ok(Seen { time, object })),
             Ok(Event::InitDone) => {
                 // Only the first list has a waiter.
-                standing.take().map(|standing| standing.send(()));
+                first_list.take().map(|waiter| waiter.send(()));
                 Ok(())
             }
             Ok(Event::Delete(_) | Event::Init) => Ok(()),
             // An established watch resumes: the API server ends watches of a kind whose definition changed.
-            Err(error) if standing.is_none() => {
+            Err(error) if first_list.is_none() => {
                 say(format!(
                     "a watch begins again; what came meanwhile counts as later than it was: {error}"
                 ));
@@ -123,7 +123,7 @@ async fn record<K>(
                 return;
             }
         };
-        if told.is_err() {
+        if sent.is_err() {
             return;
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct Count {
 /// Numbers of writes by `account: verb resource`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
-    pub(crate) of: BTreeMap<String, Count>,
+    pub(crate) counts: BTreeMap<String, Count>,
 }
 
 impl Writes {
@@ -36,7 +36,7 @@ impl Writes {
     pub(crate) fn add(&mut self, entry: &Entry, namespace: &str) -> bool {
         let counts = entry.writes() && entry.object_ref.resource != ASIDE;
         let Some(account) = entry.account(namespace).filter(|_| counts) else { return false };
-        let count = self.of.entry(format!("{account}: {}", entry.what())).or_default();
+        let count = self.counts.entry(format!("{account}: {}", entry.name())).or_default();
         count.all += 1;
         count.refused += usize::from(entry.refused());
         true
@@ -44,7 +44,7 @@ impl Writes {
 
     /// Number of all writes.
     pub(crate) fn total(&self) -> usize {
-        self.of.values().map(|count| count.all).sum()
+        self.counts.values().map(|count| count.all).sum()
     }
 }
 
@@ -84,8 +84,8 @@ mod tests {
             entry("system:admin", "create", "containerrecreaterequests", 201),
         ];
         let writes = Writes::count(&entries, "pitstop-system");
-        let expected = Count { all: 2, refused: 1 };
-        assert_eq!(writes.of, BTreeMap::from([("pitstop-daemon: update nodeworks".to_owned(), expected)]));
+        let count = Count { all: 2, refused: 1 };
+        assert_eq!(writes.counts, BTreeMap::from([("pitstop-daemon: update nodeworks".to_owned(), count)]));
         assert_eq!(writes.total(), 2);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::harness::audit::Mark;
 use crate::harness::books::no_orders;
 use crate::harness::figures::milliseconds;
-use crate::harness::pods::{CONTAINER, Yard, failed, ready_container, replaced};
+use crate::harness::pods::{CONTAINER, Ns, failed, ready_container, replaced};
 use crate::harness::processes::{self, End};
 use crate::harness::programs::NAMESPACE;
 use crate::harness::tape::Tape;
@@ -37,7 +37,7 @@ const WATCHED: u32 = 30;
 
 /// State of the benchmark.
 pub(super) struct Bench<'a> {
-    pub(super) yard: &'a Yard,
+    pub(super) ns: &'a Ns,
     pub(super) pods: Tape<Pod>,
     pub(super) updates: Tape<PodImageUpdate>,
     pub(super) audit_log: PathBuf,
@@ -73,7 +73,7 @@ impl Bench<'_> {
         let gone = end.time().await? - start;
         let ready = self.replaced(start, pod, &old).await? - start;
         let over = self.ends(start, pod, Phase::Succeeded).await?;
-        no_orders(&self.yard.client, PATIENCE).await?;
+        no_orders(&self.ns.client, PATIENCE).await?;
         self.pause().await;
         let entries = mark.read()?;
         // Renewals of the lease do not depend on updates.
@@ -104,7 +104,7 @@ impl Bench<'_> {
         let failed = self.fails(start, pod).await?;
         let ready = self.has_again(failed, pod, &image).await?;
         self.ends(start, pod, Phase::RolledBack).await?;
-        no_orders(&self.yard.client, PATIENCE).await?;
+        no_orders(&self.ns.client, PATIENCE).await?;
         self.pause().await;
         Ok(milliseconds(ready - failed))
     }
@@ -122,7 +122,7 @@ impl Bench<'_> {
 
     /// Creates an update with the Pod's name; returns the time just before.
     async fn update(&self, pod: &str, tag: &str, observe: u32) -> Result<Instant> {
-        let api: Api<PodImageUpdate> = self.yard.api();
+        let api: Api<PodImageUpdate> = self.ns.api();
         let update = images::update(pod, tag, &json!({"podRef": {"name": pod}, "observeSeconds": observe}));
         let start = Instant::now();
         api.create(&PostParams::default(), &serde_json::from_value(update)?)
@@ -141,7 +141,7 @@ impl Bench<'_> {
         if phase != end {
             bail!(
                 "the update ended as {phase:?}; see `kubectl -n {} get piu {pod} -o yaml`",
-                self.yard.namespace
+                self.ns.namespace
             );
         }
         Ok(over)
@@ -149,7 +149,7 @@ impl Bench<'_> {
 
     /// Patches the Pod's image; returns the time just before.
     async fn patch(&self, pod: &str, tag: &str) -> Result<Instant> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let image = format!("{}:{tag}", images::REPOSITORY);
         let patch = json!({"spec": {"containers": [{"name": CONTAINER, "image": image}]}});
         let start = Instant::now();
@@ -161,7 +161,7 @@ impl Bench<'_> {
 
     /// The ID of the image that the container runs.
     async fn image(&self, pod: &str) -> Result<String> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let object = api.get(pod).await?;
         Ok(ready_container(&object).context("the container is not ready")?.image_id.clone())
     }
@@ -183,7 +183,7 @@ impl Bench<'_> {
 
     /// The container of a Pod before its update, and the end of its process.
     async fn fresh(&self, pod: &str) -> Result<(ContainerId, End)> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let object = api.get(pod).await?;
         let status = ready_container(&object).context("the container is not ready")?;
         let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;

@@ -14,9 +14,9 @@ use pitstop_e2e::{cluster::Cluster as Lab, images};
 use self::measure::{Bench, Updated};
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ratio, table};
-use crate::harness::pods::Yard;
+use crate::harness::pods::Ns;
 use crate::harness::tape::Tape;
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// Bound: time from create to end, divided by that from a bare patch to the new container being ready.
 const WHOLE: f64 = 1.5;
@@ -46,24 +46,24 @@ struct Measured {
 }
 
 /// The benchmark.
-pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+pub(crate) async fn run(pods: usize) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let lab = Lab::connect().await?;
     lab.install_with(&["image-update"])?;
     let measured =
-        Yard::within(&cluster.client, "image", async |yard| measure(&cluster, &lab, yard, pods).await).await;
+        Ns::within(&cluster.client, "image", async |ns| measure(&cluster, &lab, ns, pods).await).await;
     lab.install()?;
     Ok(report(&measured?))
 }
 
-async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Result<Measured> {
-    images::opt_in(lab, &yard.namespace)?;
+async fn measure(cluster: &Cluster, lab: &Lab, ns: &Ns, pods: usize) -> Result<Measured> {
+    images::opt_in(lab, &ns.namespace)?;
     let names: Vec<[String; 6]> = (0..pods).map(|i| SETS.map(|set| format!("{set}-{i}"))).collect();
-    say(format!("updating {pods} Pods of each set in namespace {}", yard.namespace));
+    say(format!("updating {pods} Pods of each set in namespace {}", ns.namespace));
     let mut bench = Bench {
-        yard,
-        pods: Tape::start(yard.api()).await?,
-        updates: Tape::start(yard.api()).await?,
+        ns,
+        pods: Tape::start(ns.api()).await?,
+        updates: Tape::start(ns.api()).await?,
         audit_log: cluster.audit_log(),
         done: 0,
     };
@@ -71,8 +71,8 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
     for (at, [late_update, update, patch, late_patch, back_update, back_patch]) in names.iter().enumerate() {
         // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
-            yard.clear().await?;
-            yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
+            ns.clear().await?;
+            ns.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
         }
         let of = |pod: &str| format!("Pod {pod}");
         bench.forget(lab).await?;
@@ -96,7 +96,7 @@ async fn measure(cluster: &Cluster, lab: &Lab, yard: &Yard, pods: usize) -> Resu
     Ok(measured)
 }
 
-fn report(measured: &Measured) -> Verdict {
+fn report(measured: &Measured) -> BoundCheck {
     let Measured { late_update, update, patch, late_patch, back_update, back_patch } = measured;
     let samples = |set: &[Updated], of: fn(&Updated) -> f64| set.iter().map(of).collect::<Samples>();
     let gap = |set: &[Updated]| samples(set, |m| m.ready - m.gone);
@@ -121,7 +121,7 @@ fn report(measured: &Measured) -> Verdict {
     ];
     println!("{}\n", table(["milliseconds", "median", "min", "max", "Pods"], &rows));
     let mut kinds: std::collections::BTreeMap<&str, Vec<usize>> = std::collections::BTreeMap::new();
-    for (what, count) in update.iter().chain(late_update).flat_map(|m| &m.writes.of) {
+    for (what, count) in update.iter().chain(late_update).flat_map(|m| &m.writes.counts) {
         kinds.entry(what).or_default().push(count.all);
     }
     let rows: Vec<_> = kinds
@@ -144,5 +144,5 @@ fn report(measured: &Measured) -> Verdict {
     );
     let measured_all =
         !update.is_empty() && [late_update, patch, late_patch].iter().all(|s| s.len() == update.len());
-    Verdict::of(measured_all && whole <= WHOLE && gate <= GAP && back <= BACK && most <= WRITES)
+    BoundCheck::of(measured_all && whole <= WHOLE && gate <= GAP && back <= BACK && most <= WRITES)
 }

@@ -14,7 +14,7 @@ use pitstop_cri::{ContainerId, Deadlines, split_reference};
 use crate::harness::audit::Mark;
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::milliseconds;
-use crate::harness::pods::{GRACE, Yard, ready_container, replaced};
+use crate::harness::pods::{GRACE, Ns, ready_container, replaced};
 use crate::harness::processes::{self, End};
 use crate::harness::requests::{outcome, restart};
 use crate::harness::steps::{Step, steps};
@@ -30,7 +30,7 @@ const STRIDE: u32 = 370;
 
 /// State of the benchmark.
 pub(super) struct Bench<'a> {
-    pub(super) yard: &'a Yard,
+    pub(super) ns: &'a Ns,
     pub(super) pods: Tape<Pod>,
     pub(super) requests: Tape<ContainerRecreateRequest>,
     pub(super) audit_log: PathBuf,
@@ -72,7 +72,7 @@ impl Bench<'_> {
     pub(super) async fn by_request(&mut self, pod: &str, mechanism: Mechanism) -> Result<ByRequest> {
         let fresh = self.fresh(pod).await?;
         let mark = Mark::end_of(&self.audit_log)?;
-        let api: Api<ContainerRecreateRequest> = self.yard.api();
+        let api: Api<ContainerRecreateRequest> = self.ns.api();
         let request = restart(pod, mechanism);
         let end = End::watch(fresh.pid, PATIENCE)?;
 
@@ -86,7 +86,7 @@ impl Bench<'_> {
         if !complete {
             bail!(
                 "the request ended without restarting the container; see `kubectl -n {} get crr {pod} -o yaml`",
-                self.yard.namespace
+                self.ns.namespace
             );
         }
         let active = |seen: &ContainerRecreateRequest| {
@@ -132,7 +132,7 @@ impl Bench<'_> {
     }
 
     async fn fresh(&self, pod: &str) -> Result<Fresh> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let object = api.get(pod).await?;
         let status = ready_container(&object).context("the container is not ready")?;
         if status.restart_count != 0 {

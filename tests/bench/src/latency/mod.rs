@@ -14,10 +14,10 @@ use pitstop_api::recreate::Mechanism;
 use self::measure::{Bench, ByRequest, Direct};
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ms, ratio, table};
-use crate::harness::pods::Yard;
+use crate::harness::pods::Ns;
 use crate::harness::steps::{self, Step};
 use crate::harness::tape::Tape;
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// Most time that pitstop may add through the runtime, in milliseconds: the time that `OpenKruise` 1.9 adds.
 const ADDED: f64 = 36.0;
@@ -36,21 +36,21 @@ struct Measured {
 }
 
 /// The benchmark.
-pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+pub(crate) async fn run(pods: usize) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let measured =
-        Yard::within(&cluster.client, "latency", async |yard| measure(&cluster, yard, pods).await).await?;
+        Ns::within(&cluster.client, "latency", async |ns| measure(&cluster, ns, pods).await).await?;
     Ok(report(&measured))
 }
 
-async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured> {
+async fn measure(cluster: &Cluster, ns: &Ns, pods: usize) -> Result<Measured> {
     let names: Vec<[String; 3]> =
         (0..pods).map(|i| ["runtime", "kubelet", "direct"].map(|set| format!("{set}-{i}"))).collect();
-    say(format!("restarting {pods} Pods of each set in namespace {}", yard.namespace));
+    say(format!("restarting {pods} Pods of each set in namespace {}", ns.namespace));
     let mut bench = Bench {
-        yard,
-        pods: Tape::<Pod>::start(yard.api()).await?,
-        requests: Tape::start(yard.api()).await?,
+        ns,
+        pods: Tape::<Pod>::start(ns.api()).await?,
+        requests: Tape::start(ns.api()).await?,
         audit_log: cluster.audit_log(),
         done: 0,
     };
@@ -58,8 +58,8 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
     for (at, [runtime, kubelet, direct]) in names.iter().enumerate() {
         // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
-            yard.clear().await?;
-            yard.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
+            ns.clear().await?;
+            ns.start(&names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat()).await?;
         }
         let of = |pod: &str| format!("Pod {pod}");
         let by_request = bench.by_request(runtime, Mechanism::Runtime).await;
@@ -74,7 +74,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
     Ok(measured)
 }
 
-fn report(measured: &Measured) -> Verdict {
+fn report(measured: &Measured) -> BoundCheck {
     let Measured { runtime, kubelet, direct } = measured;
     let gone = samples(runtime, |m| m.gone);
     let floor = samples(direct, |m| m.gone);
@@ -124,7 +124,7 @@ fn report(measured: &Measured) -> Verdict {
     let added = before + after;
     let part = ratio(kubelet_whole.median(), whole.median());
     println!("added={} ms kubelet/runtime stop={part:.2} (bounds {ADDED:.0}/{KUBELET:.1})", ms(added));
-    Verdict::of(added <= ADDED && part <= KUBELET)
+    BoundCheck::of(added <= ADDED && part <= KUBELET)
 }
 
 fn samples<T>(measured: &[T], of: impl Fn(&T) -> f64) -> Samples {

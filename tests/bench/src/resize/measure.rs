@@ -16,7 +16,7 @@ use crate::harness::audit::{Entry, Mark};
 use crate::harness::books::no_orders;
 use crate::harness::figures::signed;
 use crate::harness::groups::{Change, Group, Limits};
-use crate::harness::pods::{CONTAINER, Yard, ready_container};
+use crate::harness::pods::{CONTAINER, Ns, ready_container};
 use crate::harness::processes;
 use crate::harness::programs::NAMESPACE;
 use crate::harness::steps::{Step, steps};
@@ -41,7 +41,7 @@ const HELD: [Limits; 2] =
 
 /// State of the benchmark.
 pub(super) struct Bench<'a> {
-    pub(super) yard: &'a Yard,
+    pub(super) ns: &'a Ns,
     pub(super) requests: Tape<PodResize>,
     pub(super) audit_log: PathBuf,
     /// Number of measured Pods.
@@ -89,7 +89,7 @@ impl Bench<'_> {
     pub(super) async fn by_request(&mut self, pod: &str) -> Result<ByRequest> {
         let mark = Mark::end_of(&self.audit_log)?;
         let change = self.expect(pod).await?;
-        let api: Api<PodResize> = self.yard.api();
+        let api: Api<PodResize> = self.ns.api();
 
         let (start, wall) = (Instant::now(), SystemTime::now());
         api.create(&PostParams::default(), &request(pod)?).await.context("cannot create the request")?;
@@ -102,16 +102,16 @@ impl Bench<'_> {
         if phase != Phase::Succeeded {
             bail!(
                 "the request ended as {phase:?}; see `kubectl -n {} get prz {pod} -o yaml`",
-                self.yard.namespace
+                self.ns.namespace
             );
         }
-        no_orders(&self.yard.client, PATIENCE).await?;
+        no_orders(&self.ns.client, PATIENCE).await?;
         self.pause().await;
 
         let entries = mark.read()?;
         let patch = patch_of(&entries, pod, |entry| entry.account(NAMESPACE).is_some())?;
         // Only one request exists at a time.
-        let create = entries.iter().find(|entry| entry.what() == "create podresizes");
+        let create = entries.iter().find(|entry| entry.name() == "create podresizes");
         let create = create.context("the audit log has no create of the request")?;
         // Renewals of the lease do not depend on requests.
         let of_request = entries.iter().filter(|e| !e.dry_run() && e.object_ref.resource != "leases");
@@ -128,7 +128,7 @@ impl Bench<'_> {
     pub(super) async fn bare(&mut self, pod: &str) -> Result<Patched> {
         let mark = Mark::end_of(&self.audit_log)?;
         let change = self.expect(pod).await?;
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let [cpu_request, cpu_limit, memory_limit] = AFTER;
         let resources =
             json!({"requests": {"cpu": cpu_request}, "limits": {"cpu": cpu_limit, "memory": memory_limit}});
@@ -144,7 +144,7 @@ impl Bench<'_> {
 
     /// Starts polling the control group of a Pod's container for the new limits.
     async fn expect(&self, pod: &str) -> Result<Change> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let object = api.get(pod).await?;
         let status = ready_container(&object).context("the container is not ready")?;
         let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
@@ -181,7 +181,7 @@ fn request(pod: &str) -> Result<PodResize> {
 
 /// The last accepted patch of `pods/resize` that is `wanted`.
 fn patch_of<'a>(entries: &'a [Entry], pod: &str, wanted: impl Fn(&Entry) -> bool) -> Result<&'a Entry> {
-    let mut patches = entries.iter().filter(|e| e.what() == "patch pods/resize" && e.object_ref.name == pod);
+    let mut patches = entries.iter().filter(|e| e.name() == "patch pods/resize" && e.object_ref.name == pod);
     patches.rfind(|e| !e.refused() && wanted(e)).context("the audit log has no patch of the Pod's resources")
 }
 

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result};
 use self::measure::{Bench, ByRequest, Patched, before};
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{Samples, ratio, table};
-use crate::harness::pods::Yard;
+use crate::harness::pods::Ns;
 use crate::harness::tape::Tape;
-use crate::harness::{Verdict, say, steps};
+use crate::harness::{BoundCheck, say, steps};
 
 /// Bound: time from the patch to the limits in the control group, divided by that of a bare patch.
 const HELD: f64 = 1.1;
@@ -32,26 +32,26 @@ struct Measured {
 }
 
 /// The benchmark.
-pub(crate) async fn run(pods: usize) -> Result<Verdict> {
+pub(crate) async fn run(pods: usize) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let measured =
-        Yard::within(&cluster.client, "resize", async |yard| measure(&cluster, yard, pods).await).await?;
+        Ns::within(&cluster.client, "resize", async |ns| measure(&cluster, ns, pods).await).await?;
     Ok(report(&measured))
 }
 
-async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured> {
+async fn measure(cluster: &Cluster, ns: &Ns, pods: usize) -> Result<Measured> {
     let names: Vec<[String; 2]> =
         (0..pods).map(|i| ["request", "bare"].map(|set| format!("{set}-{i}"))).collect();
-    say(format!("resizing {pods} Pods of each set in namespace {}", yard.namespace));
-    let requests = Tape::start(yard.api()).await?;
-    let mut bench = Bench { yard, requests, audit_log: cluster.audit_log(), done: 0 };
+    say(format!("resizing {pods} Pods of each set in namespace {}", ns.namespace));
+    let requests = Tape::start(ns.api()).await?;
+    let mut bench = Bench { ns, requests, audit_log: cluster.audit_log(), done: 0 };
     let mut measured = Measured::default();
     for (at, [request, bare]) in names.iter().enumerate() {
         // Few Pods at a time keep the machine's load low.
         if at % ROUND == 0 {
-            yard.clear().await?;
+            ns.clear().await?;
             let round = names.iter().skip(at).take(ROUND).cloned().collect::<Vec<_>>().concat();
-            yard.start_sized(&round, &before()).await?;
+            ns.start_sized(&round, &before()).await?;
         }
         let of = |pod: &str| format!("Pod {pod}");
         let mut by_request = async |bench: &mut Bench<'_>| -> Result<()> {
@@ -73,7 +73,7 @@ async fn measure(cluster: &Cluster, yard: &Yard, pods: usize) -> Result<Measured
     Ok(measured)
 }
 
-fn report(measured: &Measured) -> Verdict {
+fn report(measured: &Measured) -> BoundCheck {
     let Measured { by_request, bare } = measured;
     let samples = |of: fn(&ByRequest) -> f64| by_request.iter().map(of).collect::<Samples>();
     let held = samples(|m| m.patched.held);
@@ -97,7 +97,7 @@ fn report(measured: &Measured) -> Verdict {
     let title = "PodResize: create → values in the control group, step by step";
     println!("{}\n", table([title, "begins", "takes", "min", "max", "Pods"], &rows));
     let mut kinds: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (what, count) in by_request.iter().flat_map(|m| &m.writes.of) {
+    for (what, count) in by_request.iter().flat_map(|m| &m.writes.counts) {
         kinds.entry(what).or_default().push(count.all);
     }
     let rows: Vec<_> = kinds
@@ -115,5 +115,5 @@ fn report(measured: &Measured) -> Verdict {
         "patch→value={held:.2} create→value={whole:.2} writes/PodResize={most} (bounds {HELD}/none/{WRITES})"
     );
     let measured_all = !by_request.is_empty() && by_request.len() == bare.len();
-    Verdict::of(measured_all && held <= HELD && most <= WRITES)
+    BoundCheck::of(measured_all && held <= HELD && most <= WRITES)
 }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::harness::audit::Mark;
 use crate::harness::figures::counted;
-use crate::harness::pods::{CONTAINER, Yard, ready_container, replaced};
+use crate::harness::pods::{CONTAINER, Ns, ready_container, replaced};
 use crate::harness::programs::NAMESPACE;
 use crate::harness::tape::Tape;
 use crate::harness::writes::Writes;
@@ -36,7 +36,7 @@ const SERVES: &str = "trap 'exit 0' TERM; httpd -f -p 8080 & wait";
 
 /// Parameters of the benchmark.
 pub(super) struct Bench<'a> {
-    pub(super) yard: &'a Yard,
+    pub(super) ns: &'a Ns,
     pub(super) lab: &'a Lab,
     pub(super) audit_log: PathBuf,
     pub(super) pods: usize,
@@ -90,7 +90,7 @@ fn workload<K: serde::de::DeserializeOwned>(
 impl Bench<'_> {
     /// Makes all nodes pull the images, and starts the Deployment with its rollout.
     pub(super) async fn start(&self) -> Result<()> {
-        let sets: Api<DaemonSet> = self.yard.api();
+        let sets: Api<DaemonSet> = self.ns.api();
         sets.create(&PostParams::default(), &workload("pull", &json!({}), &TAGS, &container(0))?).await?;
         let mut tape = Tape::start(sets.clone()).await?;
         let pulled = |set: &DaemonSet| {
@@ -104,7 +104,7 @@ impl Bench<'_> {
 
         let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": self.at_a_time}});
         let spec = json!({"replicas": self.pods, "strategy": strategy});
-        let deployments: Api<Deployment> = self.yard.api();
+        let deployments: Api<Deployment> = self.ns.api();
         let mut tape = Tape::start(deployments.clone()).await?;
         let begin = Instant::now();
         let (first, _) = TAGS.split_at(1);
@@ -114,10 +114,10 @@ impl Bench<'_> {
         self.complete(&mut tape, begin, 1).await?;
         let account = "--serviceaccount=pitstop-system:pitstop-controller";
         let role = "--clusterrole=pitstop-in-place";
-        let namespace = format!("--namespace={}", self.yard.namespace);
+        let namespace = format!("--namespace={}", self.ns.namespace);
         self.lab.kubectl(&["create", "rolebinding", "pitstop-in-place", &namespace, role, account])?;
         let more = json!({"templateChanges": "InPlace", "strategy": {"soakSeconds": 0}});
-        let rollouts: Api<InPlaceRollout> = self.yard.api();
+        let rollouts: Api<InPlaceRollout> = self.ns.api();
         let rollout = serde_json::from_value(workloads::rollout("Deployment", &more))?;
         rollouts.create(&PostParams::default(), &rollout).await?;
         tokio::time::sleep(PAUSE).await;
@@ -143,7 +143,7 @@ impl Bench<'_> {
 
     /// Updates by the rolling update.
     pub(super) async fn natively(&self) -> Result<Rolled> {
-        let deployments: Api<Deployment> = self.yard.api();
+        let deployments: Api<Deployment> = self.ns.api();
         let mut tape = Tape::start(deployments.clone()).await?;
         self.rolled(async |start, _| {
             let container = json!({"name": CONTAINER, "image": image(TAGS[2])});
@@ -156,7 +156,7 @@ impl Bench<'_> {
 
     /// Updates by a script, which patches the next Pod when one is ready again.
     pub(super) async fn by_script(&self) -> Result<Rolled> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let mut left = Vec::new();
         for pod in api.list(&ListParams::default().labels("app=web")).await? {
             let status = ready_container(&pod).context("the container is not ready")?;
@@ -191,8 +191,8 @@ impl Bench<'_> {
 
     /// Updates by the rollout. One write parks and changes the workload.
     pub(super) async fn by_rollout(&self) -> Result<Rolled> {
-        let deployments: Api<Deployment> = self.yard.api();
-        let mut tape = Tape::<InPlaceRollout>::start(self.yard.api()).await?;
+        let deployments: Api<Deployment> = self.ns.api();
+        let mut tape = Tape::<InPlaceRollout>::start(self.ns.api()).await?;
         self.rolled(async |start, _| {
             let (was, spec) = workloads::park("Deployment");
             let container = json!({"name": CONTAINER, "image": image(TAGS[3])});
@@ -213,7 +213,7 @@ impl Bench<'_> {
         &self,
         change: impl AsyncFnOnce(Instant, &mut Tape<Pod>) -> Result<Instant>,
     ) -> Result<Rolled> {
-        let api: Api<Pod> = self.yard.api();
+        let api: Api<Pod> = self.ns.api();
         let before = api.list_metadata(&ListParams::default().labels("app=web")).await?;
         let before: BTreeSet<_> = before.iter().filter_map(ResourceExt::uid).collect();
         let mut tape = Tape::start(api).await?;
@@ -229,9 +229,9 @@ impl Bench<'_> {
         for seen in tape.seen()? {
             let pod = &seen.object;
             let lacks = self.pods.saturating_sub(service.values().filter(|serves| **serves).count());
-            if seen.at > start {
-                out += counted(lacks) * seen.at.min(end).saturating_duration_since(last).as_secs_f64();
-                last = seen.at;
+            if seen.time > start {
+                out += counted(lacks) * seen.time.min(end).saturating_duration_since(last).as_secs_f64();
+                last = seen.time;
             }
             made.extend(pod.uid().filter(|uid| !before.contains(uid)));
             let serves = ready_container(pod).is_some() && pod.metadata.deletion_timestamp.is_none();

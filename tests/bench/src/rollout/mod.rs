@@ -9,8 +9,8 @@ use pitstop_e2e::{cluster::Cluster as Lab, images};
 use self::measure::{Bench, Rolled};
 use crate::harness::cluster::Cluster;
 use crate::harness::figures::{counted, ratio, table};
-use crate::harness::pods::Yard;
-use crate::harness::{Verdict, say};
+use crate::harness::pods::Ns;
+use crate::harness::{BoundCheck, say};
 
 /// Bound: time of the rollout, divided by the script's.
 const FLOOR: f64 = 1.3;
@@ -20,13 +20,13 @@ const NATIVE: f64 = 0.34;
 const WRITES: f64 = 12.0;
 
 /// The benchmark, with `at_a_time` of `pods` Pods at a time. Containers are ready after `ready_after` seconds.
-pub(crate) async fn run(pods: usize, at_a_time: usize, ready_after: u32) -> Result<Verdict> {
+pub(crate) async fn run(pods: usize, at_a_time: usize, ready_after: u32) -> Result<BoundCheck> {
     let cluster = Cluster::connect().await?;
     let lab = Lab::connect().await?;
     lab.install_with(&["image-update", "in-place"])?;
-    let measured = Yard::within(&cluster.client, "rollout", async |yard| {
-        images::opt_in(&lab, &yard.namespace)?;
-        let bench = Bench { yard, lab: &lab, audit_log: cluster.audit_log(), pods, at_a_time, ready_after };
+    let measured = Ns::within(&cluster.client, "rollout", async |ns| {
+        images::opt_in(&lab, &ns.namespace)?;
+        let bench = Bench { ns, lab: &lab, audit_log: cluster.audit_log(), pods, at_a_time, ready_after };
         measure(&bench).await
     })
     .await;
@@ -48,7 +48,7 @@ async fn measure(bench: &Bench<'_>) -> Result<[Rolled; 3]> {
     Ok([native, script, rollout])
 }
 
-fn report([native, script, rollout]: &[Rolled; 3], pods: usize) -> Verdict {
+fn report([native, script, rollout]: &[Rolled; 3], pods: usize) -> BoundCheck {
     let row = |name: &str, rolled: &Rolled| {
         let Rolled { whole, gap, made, .. } = rolled;
         [name.to_owned(), format!("{whole:.2}"), format!("{gap:.2}"), made.to_string()]
@@ -65,7 +65,7 @@ fn report([native, script, rollout]: &[Rolled; 3], pods: usize) -> Verdict {
     let each = |count: usize| counted(count) / counted(pods);
     let rows: Vec<_> = rollout
         .writes
-        .of
+        .counts
         .iter()
         .map(|(what, count)| [what.clone(), count.all.to_string(), format!("{:.2}", each(count.all))])
         .collect();
@@ -75,5 +75,5 @@ fn report([native, script, rollout]: &[Rolled; 3], pods: usize) -> Verdict {
     println!(
         "rollout/script={floor:.2} rollout/rolling update={own:.2} writes/Pod={writes:.2} (bounds {FLOOR}/{NATIVE}/{WRITES})"
     );
-    Verdict::of(floor <= FLOOR && own <= NATIVE && writes <= WRITES && rollout.made == 0)
+    BoundCheck::of(floor <= FLOOR && own <= NATIVE && writes <= WRITES && rollout.made == 0)
 }

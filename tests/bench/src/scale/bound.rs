@@ -1,6 +1,6 @@
 //! A scenario's figures, each with its bound.
 
-use crate::harness::Verdict;
+use crate::harness::BoundCheck;
 use crate::harness::figures::table;
 
 /// One figure.
@@ -36,7 +36,7 @@ impl Figure {
     }
 
     /// A figure without a bound.
-    pub(crate) fn told(name: impl Into<String>, measured: f64, unit: &str) -> Self {
+    pub(crate) fn plain(name: impl Into<String>, measured: f64, unit: &str) -> Self {
         Self { name: name.into(), measured: with(measured, unit), bound: String::new(), holds: None }
     }
 }
@@ -47,7 +47,7 @@ fn with(value: f64, unit: &str) -> String {
 }
 
 /// Prints the figures. Exceeded if any figure exceeds its bound.
-pub(crate) fn report(scenario: &str, figures: &[Figure]) -> Verdict {
+pub(crate) fn report(scenario: &str, figures: &[Figure]) -> BoundCheck {
     let rows: Vec<[String; 4]> = figures
         .iter()
         .map(|figure| {
@@ -62,7 +62,7 @@ pub(crate) fn report(scenario: &str, figures: &[Figure]) -> Verdict {
     println!("{}\n", table([&format!("scale {scenario}"), "measured", "bound", ""], &rows));
     let over = figures.iter().filter(|figure| figure.holds == Some(false)).count();
     println!("scale {scenario}: {} figures, {over} over their bounds", figures.len());
-    Verdict::of(over == 0)
+    BoundCheck::of(over == 0)
 }
 
 #[cfg(test)]
@@ -76,13 +76,13 @@ mod tests {
         assert_eq!(Figure::most("a", f64::NAN, 2.0, "").holds, Some(false));
         assert_eq!(Figure::all("a", 3, 3).holds, Some(true));
         assert_eq!(Figure::all("a", 2, 3).holds, Some(false));
-        assert_eq!(Figure::told("a", 9.5, "MiB").measured, "9.500 MiB");
+        assert_eq!(Figure::plain("a", 9.5, "MiB").measured, "9.500 MiB");
     }
 
     #[test]
     fn one_figure_over_its_bound_is_enough() {
         let good = Figure::all("a", 1, 1);
-        assert_eq!(report("x", std::slice::from_ref(&good)), Verdict::Within);
-        assert_eq!(report("x", &[good, Figure::all("b", 1, 2)]), Verdict::Exceeded);
+        assert_eq!(report("x", std::slice::from_ref(&good)), BoundCheck::Within);
+        assert_eq!(report("x", &[good, Figure::all("b", 1, 2)]), BoundCheck::Exceeded);
     }
 }

@@ -20,31 +20,31 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// Objects of one kind.
 #[derive(Clone, Copy)]
-pub(crate) struct Sort {
+pub(crate) struct Kind {
     /// Prefix of their keys in etcd.
     keys: &'static str,
     api: &'static str,
     resource: &'static str,
 }
 
-pub(crate) const NODES: Sort = Sort { keys: "/registry/minions", api: "/api/v1", resource: "nodes" };
-pub(crate) const PODS: Sort = Sort { keys: "/registry/pods", api: "/api/v1", resource: "pods" };
-pub(crate) const DEPLOYMENTS: Sort =
-    Sort { keys: "/registry/deployments", api: "/apis/apps/v1", resource: "deployments" };
-pub(crate) const SETS: Sort =
-    Sort { keys: "/registry/replicasets", api: "/apis/apps/v1", resource: "replicasets" };
-pub(crate) const ROLLOUTS: Sort = Sort {
+pub(crate) const NODES: Kind = Kind { keys: "/registry/minions", api: "/api/v1", resource: "nodes" };
+pub(crate) const PODS: Kind = Kind { keys: "/registry/pods", api: "/api/v1", resource: "pods" };
+pub(crate) const DEPLOYMENTS: Kind =
+    Kind { keys: "/registry/deployments", api: "/apis/apps/v1", resource: "deployments" };
+pub(crate) const SETS: Kind =
+    Kind { keys: "/registry/replicasets", api: "/apis/apps/v1", resource: "replicasets" };
+pub(crate) const ROLLOUTS: Kind = Kind {
     keys: "/registry/pitstop.dev/inplacerollouts",
     api: "/apis/pitstop.dev/v1alpha1",
     resource: "inplacerollouts",
 };
-pub(crate) const REQUESTS: Sort = Sort {
+pub(crate) const REQUESTS: Kind = Kind {
     keys: "/registry/apps.kruise.io/containerrecreaterequests",
     api: "/apis/apps.kruise.io/v1alpha1",
     resource: "containerrecreaterequests",
 };
 
-impl Sort {
+impl Kind {
     /// API path of a namespace's objects. Empty namespace: all objects, or cluster-scoped ones.
     pub(crate) fn path(self, namespace: &str) -> String {
         let Self { api, resource, .. } = self;
@@ -109,7 +109,7 @@ pub(crate) async fn get<T: serde::de::DeserializeOwned>(client: &Client, path: &
 /// such as its UID. Fails if the API server does not serve all objects.
 pub(crate) async fn write<T: Send + 'static>(
     client: &Client,
-    sort: Sort,
+    kind: Kind,
     of: Vec<T>,
     object: impl Fn(&T) -> Value + Send + 'static,
 ) -> Result<()> {
@@ -117,27 +117,27 @@ pub(crate) async fn write<T: Send + 'static>(
     let ([first, ..], [.., last]) = (of.as_slice(), of.as_slice()) else { return Ok(()) };
     let (first, last, count) = (Name::of(&object(first))?, object(last), of.len());
     // The first object already exists. It is written again to get its intended UID.
-    let wanted = sort.count(client).await?.0 + count - 1;
-    let form = form(sort.one(client, &first, "").await?);
-    tokio::task::spawn_blocking(move || put(of.iter().map(|of| line(sort, &form, object(of))))).await??;
-    let (_, version) = sort.count(client).await?;
+    let wanted = kind.count(client).await?.0 + count - 1;
+    let form = form(kind.one(client, &first, "").await?);
+    tokio::task::spawn_blocking(move || put(of.iter().map(|of| line(kind, &form, object(of))))).await??;
+    let (_, version) = kind.count(client).await?;
     // While the API server's cache is behind, a list comes from etcd. A get at that version comes from the cache, as
     // watches do.
     let last_name = Name::of(&last)?;
     let served = loop {
-        match sort.one(client, &last_name, &version).await {
+        match kind.one(client, &last_name, &version).await {
             Err(_) if begin.elapsed() < PATIENCE => tokio::time::sleep(PERIOD).await,
             served => break served?,
         }
     };
-    let (found, _) = sort.count(client).await?;
+    let (found, _) = kind.count(client).await?;
     if found != wanted {
-        bail!("the API server lists {found} {}, although etcd has {wanted}", sort.resource);
+        bail!("the API server lists {found} {}, although etcd has {wanted}", kind.resource);
     }
     if !holds(&served, &last) {
         bail!("the API server serves another object than was written: {served} for {last}");
     }
-    say(format!("{count} {} in {:.1} s", sort.resource, begin.elapsed().as_secs_f64()));
+    say(format!("{count} {} in {:.1} s", kind.resource, begin.elapsed().as_secs_f64()));
     Ok(())
 }
 
@@ -150,12 +150,12 @@ fn form(mut object: Value) -> Value {
 }
 
 /// etcd key and value of a copy.
-fn line(sort: Sort, form: &Value, own: Value) -> Result<(String, String)> {
+fn line(kind: Kind, form: &Value, own: Value) -> Result<(String, String)> {
     let Name { namespace, name } = Name::of(&own)?;
     let slash = if namespace.is_empty() { "" } else { "/" };
     let mut object = form.clone();
     overlay(&mut object, own);
-    Ok((format!("{}{slash}{namespace}/{name}", sort.keys), object.to_string()))
+    Ok((format!("{}{slash}{namespace}/{name}", kind.keys), object.to_string()))
 }
 
 /// Merges `over` into `under`. Lists are replaced: the API server sets the defaults of their members also on reading.

@@ -29,7 +29,7 @@ const CORES: f64 = 0.1;
 /// Bound: seconds from `kill -9` until the next process leads and knows all objects.
 const BACK: f64 = 45.0;
 /// Pods per namespace.
-const NAMESPACE: usize = 1_000;
+const PER_NAMESPACE: usize = 1_000;
 /// Time in which the controller reads its lists and its allocator frees the memory used for that.
 const REST: Duration = Duration::from_secs(10);
 /// Longest wait until a controller accepts a request.
@@ -61,17 +61,17 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let step = next.metric("longest_step_seconds").await?;
     let peak = next.memory()?.peak.max(with_all.peak).max(after.peak);
     let mut figures = vec![
-        Figure::told("memory of the controller without any Pod", mib(base.resident), "MiB"),
-        Figure::told("memory with the Pods", mib(with_pods.resident), "MiB"),
+        Figure::plain("memory of the controller without any Pod", mib(base.resident), "MiB"),
+        Figure::plain("memory with the Pods", mib(with_pods.resident), "MiB"),
         Figure::most("memory for a Pod", per_pod(&base, &with_pods, sizes.pods), POD, "KiB"),
-        Figure::told("memory with the finished requests, too", mib(with_all.resident), "MiB"),
-        Figure::told("memory after the changes of Pods", mib(after.resident), "MiB"),
+        Figure::plain("memory with the finished requests, too", mib(with_all.resident), "MiB"),
+        Figure::plain("memory after the changes of Pods", mib(after.resident), "MiB"),
         Figure::most("largest resident memory, lists being read included", mib(peak), MEMORY, "MiB"),
     ];
     figures.extend(changes.figures());
     figures.extend([
         Figure::most("kill -9 → leads and accepts", (accepted - killed).as_secs_f64(), BACK, "s"),
-        Figure::told("longest step of the core (a list)", step * 1e3, "ms"),
+        Figure::plain("longest step of the core (a list)", step * 1e3, "ms"),
     ]);
     Ok(figures)
 }
@@ -81,8 +81,8 @@ async fn fill(stage: &Stage, sizes: &Sizes) -> Result<(Vec<Pod>, Probe)> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
     load::nodes(client, (0..sizes.nodes).map(node).collect()).await?;
-    let namespace = |i: usize| format!("scale-{:03}", i / NAMESPACE);
-    let mut namespaces: Vec<String> = (0..sizes.pods).step_by(NAMESPACE).map(namespace).collect();
+    let namespace = |i: usize| format!("scale-{:03}", i / PER_NAMESPACE);
+    let mut namespaces: Vec<String> = (0..sizes.pods).step_by(PER_NAMESPACE).map(namespace).collect();
     namespaces.push(probe::NAMESPACE.to_owned());
     load::namespaces(client, namespaces).await?;
     let pods: Vec<Pod> =
@@ -121,7 +121,7 @@ impl Changes {
         let count = number(self.count);
         let cores = self.cpu.as_secs_f64() / count * number(CHANGES);
         [
-            Figure::told("changes of Pods a second", count / self.within.as_secs_f64(), ""),
+            Figure::plain("changes of Pods a second", count / self.within.as_secs_f64(), ""),
             Figure::most(format!("processor for {CHANGES} changes a second"), cores, CORES, "cores"),
         ]
     }

@@ -62,15 +62,15 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     ];
     figures.extend(lease_in_time(&renewals));
     let probes = [("on another node", &mut elsewhere), ("on the same node", &mut neighbour)];
-    for ((place, probe), alone) in probes.into_iter().zip(&alone) {
-        let what = format!("a request of another namespace {place}");
+    for ((node, probe), alone) in probes.into_iter().zip(&alone) {
+        let what = format!("a request of another namespace {node}");
         figures.extend(beside_alone(&what, alone, &probe.taken_and_open()));
     }
     figures.extend([
         Figure::all("requests with 20,000 labels that were refused", refused, 1),
-        Figure::told("requests of the hostile namespace", number(sizes.requests + 1), ""),
-        Figure::told("of them open at the end", controller.metric("requests_open").await?, ""),
-        Figure::told("time from the first of them on", took.as_secs_f64(), "s"),
+        Figure::plain("requests of the hostile namespace", number(sizes.requests + 1), ""),
+        Figure::plain("of them open at the end", controller.metric("requests_open").await?, ""),
+        Figure::plain("time from the first of them on", took.as_secs_f64(), "s"),
     ]);
     Ok(figures)
 }

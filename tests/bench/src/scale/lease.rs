@@ -22,7 +22,7 @@ pub(crate) struct Renewals {
 
 #[derive(Debug, Default)]
 struct Seen {
-    at: Vec<Instant>,
+    times: Vec<Instant>,
     holders: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Renewals {
                 if let Ok(Event::Apply(lease) | Event::InitApply(lease)) = change {
                     let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
                     let mut seen = noting.lock().unwrap_or_else(PoisonError::into_inner);
-                    seen.at.push(Instant::now());
+                    seen.times.push(Instant::now());
                     if seen.holders.last() != Some(&holder) {
                         seen.holders.push(holder);
                     }
@@ -53,7 +53,7 @@ impl Renewals {
     /// The longest time between two renewals, or since the last one, and the number of successive holders.
     pub(crate) fn longest(&self) -> (Duration, usize) {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        (longest_gap(&seen.at, Instant::now()), seen.holders.len())
+        (longest_gap(&seen.times, Instant::now()), seen.holders.len())
     }
 }
 

@@ -18,14 +18,14 @@ use crate::harness::writes::Writes;
 /// Not counted: renewals of the lease do not depend on requests.
 const LEASES: &str = "leases";
 /// Substring of every counted line.
-const OURS: &str = "system:serviceaccount:pitstop-system:";
+const ACCOUNTS: &str = "system:serviceaccount:pitstop-system:";
 
 /// Writes since the ledger was opened.
 pub(crate) struct Ledger {
     path: PathBuf,
     file: File,
     /// The beginning of an incomplete line.
-    rest: Vec<u8>,
+    partial: Vec<u8>,
     writes: Writes,
     /// Number of reads.
     reads: usize,
@@ -42,7 +42,7 @@ impl Ledger {
         Ok(Self {
             path: path.to_owned(),
             file,
-            rest: Vec::new(),
+            partial: Vec::new(),
             writes: Writes::default(),
             reads: 0,
             purposes: Purposes::default(),
@@ -61,17 +61,17 @@ impl Ledger {
             // Entries written between the read and the rotation.
             self.drain()?;
             self.file = current;
-            self.rest.clear();
+            self.partial.clear();
         }
     }
 
     fn drain(&mut self) -> Result<()> {
-        let mut text = std::mem::take(&mut self.rest);
+        let mut text = std::mem::take(&mut self.partial);
         self.file.read_to_end(&mut text)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        self.rest = text.split_off(whole);
+        self.partial = text.split_off(whole);
         let text = String::from_utf8_lossy(&text).into_owned();
-        for line in text.lines().filter(|line| line.contains(OURS)) {
+        for line in text.lines().filter(|line| line.contains(ACCOUNTS)) {
             let Ok(entry) = serde_json::from_str::<Entry>(line) else { continue };
             let object = &entry.object_ref;
             // With dry runs the controller checks whether the daemon's policy is in force.
@@ -104,9 +104,9 @@ impl Ledger {
         let waits = (number(self.purposes.count(Purpose::Status)) - 2.0 * requests).max(0.0);
         let all = number(self.writes.total()) - waits;
         let all = Figure::most("writes for a request, told waits apart", all / requests, bound, "");
-        let waits = Figure::told("waits that were told", waits, "");
+        let waits = Figure::plain("waits that were told", waits, "");
         let purpose = |(purpose, name)| {
-            Figure::told(format!("of them: {name}"), number(self.purposes.count(purpose)) / requests, "")
+            Figure::plain(format!("of them: {name}"), number(self.purposes.count(purpose)) / requests, "")
         };
         [all, waits].into_iter().chain(Purpose::ALL.map(purpose)).collect()
     }
@@ -125,7 +125,7 @@ mod tests {
 
     fn line(name: &str) -> String {
         format!(
-            r#"{{"verb":"update","user":{{"username":"{OURS}pitstop-controller"}},"objectRef":{{"resource":"{REQUESTS}","name":"{name}"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
+            r#"{{"verb":"update","user":{{"username":"{ACCOUNTS}pitstop-controller"}},"objectRef":{{"resource":"{REQUESTS}","name":"{name}"}},"requestReceivedTimestamp":"2026-11-21T11:23:04.766801Z","stageTimestamp":"2026-11-21T11:23:04.769187Z"}}"#
         )
     }
 

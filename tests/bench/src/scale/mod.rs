@@ -32,10 +32,10 @@ use anyhow::Result;
 use self::bound::report;
 pub(crate) use self::sizes::{Args, Scenario};
 use self::stage::Stage;
-use crate::harness::{Verdict, say};
+use crate::harness::{BoundCheck, say};
 
 /// The benchmark.
-pub(crate) async fn run(args: &Args) -> Result<Verdict> {
+pub(crate) async fn run(args: &Args) -> Result<BoundCheck> {
     let begin = Instant::now();
     let sizes = args.sizes();
     say(format!("scenario {}: {sizes}", args.scenario.name()));
@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &Args) -> Result<Verdict> {
         Scenario::Roll => roll::run(&stage, &sizes).await?,
         Scenario::Unrolled => unrolled::run(&stage, &sizes).await?,
     };
-    let verdict = report(args.scenario.name(), &figures);
+    let result = report(args.scenario.name(), &figures);
     say(format!("scenario {} took {} s", args.scenario.name(), begin.elapsed().as_secs()));
-    Ok(verdict)
+    Ok(result)
 }

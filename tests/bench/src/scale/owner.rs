@@ -11,7 +11,7 @@ use kube::core::Request as Builder;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::bulk::{DEPLOYMENTS, SETS, Sort, get};
+use super::bulk::{DEPLOYMENTS, Kind, SETS, get};
 use super::load::sent;
 use super::workloads::Workload;
 
@@ -45,12 +45,12 @@ async fn sync(client: &Client, workload: &Workload) -> Result<()> {
     let sets: Value = get(client, &SETS.path(namespace)).await?;
     let sets = sets.get("items").and_then(Value::as_array).context("no list")?;
     for set in sets {
-        tell(client, SETS, set, &[("replicas", number(set, "/spec/replicas"))]).await?;
+        write_status(client, SETS, set, &[("replicas", number(set, "/spec/replicas"))]).await?;
     }
     let pods = number(&deployment, "/spec/replicas");
     let updated = if sets.iter().any(|set| has_new_template(&deployment, set)) { pods } else { 0 };
     let counts = [("replicas", pods), ("updatedReplicas", updated), ("availableReplicas", pods)];
-    tell(client, DEPLOYMENTS, &deployment, &counts).await
+    write_status(client, DEPLOYMENTS, &deployment, &counts).await
 }
 
 /// Whether a `ReplicaSet` with Pods has the Deployment's template, apart from its hash label.
@@ -65,19 +65,19 @@ fn has_new_template(deployment: &Value, set: &Value) -> bool {
 }
 
 /// Writes a status if it differs. A missing field counts as zero, because the API server omits zeros.
-async fn tell(client: &Client, sort: Sort, object: &Value, counts: &[(&str, i64)]) -> Result<()> {
+async fn write_status(client: &Client, kind: Kind, object: &Value, counts: &[(&str, i64)]) -> Result<()> {
     let seen = number(object, "/metadata/generation");
-    let told = |(field, count): &(&str, i64)| number(object, &format!("/status/{field}")) == *count;
+    let is_written = |(field, count): &(&str, i64)| number(object, &format!("/status/{field}")) == *count;
     let all = [&[("observedGeneration", seen)], counts].concat();
-    if all.iter().all(told) {
+    if all.iter().all(is_written) {
         return Ok(());
     }
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let status: Value = all.iter().map(|(field, count)| ((*field).to_owned(), json!(count))).collect();
     let patch = Patch::Merge(json!({"status": status}));
-    let place = Builder::new(sort.path(text("/metadata/namespace")));
+    let builder = Builder::new(kind.path(text("/metadata/namespace")));
     let request: Request<Vec<u8>> =
-        place.patch_subresource("status", text("/metadata/name"), &PatchParams::default(), &patch)?;
+        builder.patch_subresource("status", text("/metadata/name"), &PatchParams::default(), &patch)?;
     sent(client, request).await.map(drop)
 }
 

@@ -39,7 +39,7 @@ impl Purpose {
 /// Number of writes by purpose.
 #[derive(Debug, Default)]
 pub(crate) struct Purposes {
-    of: BTreeMap<Purpose, usize>,
+    counts: BTreeMap<Purpose, usize>,
     /// The orders of each node.
     books: BTreeMap<String, BTreeSet<String>>,
 }
@@ -48,11 +48,11 @@ impl Purposes {
     /// Counts a write. Call it in the order of the writes of a node's book.
     pub(crate) fn add(&mut self, entry: &Entry) {
         let purpose = self.purpose(entry);
-        *self.of.entry(purpose).or_default() += 1;
+        *self.counts.entry(purpose).or_default() += 1;
     }
 
     pub(crate) fn count(&self, purpose: Purpose) -> usize {
-        self.of.get(&purpose).copied().unwrap_or_default()
+        self.counts.get(&purpose).copied().unwrap_or_default()
     }
 
     fn purpose(&mut self, entry: &Entry) -> Purpose {

@@ -63,15 +63,15 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let requests = number(sizes.requests + probe.sent() - before);
     figures.extend(ledger.figures(requests, (WRITES * requests + EMPTIED) / requests));
     figures.extend([
-        Figure::told("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
+        Figure::plain("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
         longest_step(&controller).await?,
     ]);
     figures.extend(lease_in_time(&renewals));
     figures.extend(beside_alone("a request in another namespace", &alone, &beside));
     figures.extend([
-        Figure::told("time for all", took.as_secs_f64(), "s"),
-        Figure::told("controller: processor time", controller.cpu()?.saturating_sub(cpu).as_secs_f64(), "s"),
-        Figure::told("controller: largest resident memory", mib(controller.memory()?.peak), "MiB"),
+        Figure::plain("time for all", took.as_secs_f64(), "s"),
+        Figure::plain("controller: processor time", controller.cpu()?.saturating_sub(cpu).as_secs_f64(), "s"),
+        Figure::plain("controller: largest resident memory", mib(controller.memory()?.peak), "MiB"),
     ]);
     Ok(figures)
 }
@@ -137,22 +137,22 @@ pub(crate) fn beside_alone(what: &str, alone: &Times, beside: &Times) -> Vec<Fig
         // Without samples the bound must not hold.
         if beside.len() == 0 { f64::NAN } else { ratio(beside.median(), alone.median()) }
     };
-    let told = |when: &str, times: &Times| {
+    let plain = |when: &str, times: &Times| {
         let name = format!("{what}, {when} (median of {})", times.whole.len());
-        Figure::told(name, times.whole.median(), "ms")
+        Figure::plain(name, times.whole.median(), "ms")
     };
     vec![
-        told("alone", alone),
-        told("beside the load", beside),
-        Figure::told(format!("{what}, beside the load: the longest"), beside.whole.max(), "ms"),
-        Figure::told(format!("{what}: answer to its create, beside/alone"), part(|times| &times.create), ""),
+        plain("alone", alone),
+        plain("beside the load", beside),
+        Figure::plain(format!("{what}, beside the load: the longest"), beside.whole.max(), "ms"),
+        Figure::plain(format!("{what}: answer to its create, beside/alone"), part(|times| &times.create), ""),
         Figure::most(format!("{what}: beside/alone"), part(|times| &times.whole), PART, ""),
     ]
 }
 
 /// Prints the numbers of writes.
 pub(crate) fn print_writes(ledger: &Ledger) {
-    let of = &ledger.writes().of;
+    let of = &ledger.writes().counts;
     let rows: Vec<[String; 3]> = of
         .iter()
         .map(|(what, count)| [what.clone(), count.all.to_string(), count.refused.to_string()])
@@ -179,7 +179,7 @@ pub(crate) fn lease_in_time(renewals: &Renewals) -> [Figure; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::Verdict;
+    use crate::harness::BoundCheck;
     use crate::scale::bound::report;
 
     #[test]
@@ -188,9 +188,9 @@ mod tests {
             let whole: Samples = whole.iter().copied().collect();
             Times { create: whole.clone(), whole }
         };
-        let verdict = |beside: &[f64]| report("x", &beside_alone("a", &times(&[10.0]), &times(beside)));
-        assert_eq!(verdict(&[]), Verdict::Exceeded);
-        assert_eq!(verdict(&[20.0]), Verdict::Within);
-        assert_eq!(verdict(&[21.0]), Verdict::Exceeded);
+        let check = |beside: &[f64]| report("x", &beside_alone("a", &times(&[10.0]), &times(beside)));
+        assert_eq!(check(&[]), BoundCheck::Exceeded);
+        assert_eq!(check(&[20.0]), BoundCheck::Within);
+        assert_eq!(check(&[21.0]), BoundCheck::Exceeded);
     }
 }

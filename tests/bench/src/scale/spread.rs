@@ -65,13 +65,13 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     ];
     figures.extend(ledger.figures(requests, WRITES));
     figures.extend([
-        Figure::told("most writes of one request itself", number(ledger.most_of_one("spread-")), ""),
+        Figure::plain("most writes of one request itself", number(ledger.most_of_one("spread-")), ""),
         Figure::most("controller: processor time for a request", cpu * 1e3 / requests, CPU, "ms"),
-        Figure::told("controller: processor time for all", cpu, "s"),
+        Figure::plain("controller: processor time for all", cpu, "s"),
         Figure::most("controller: largest resident memory", mib(controller.memory()?.peak), MEMORY, "MiB"),
-        Figure::told("longest step of the core", step, "ms"),
-        Figure::told("time for all", took.as_secs_f64(), "s"),
-        Figure::told("processor time of the player", player, "s"),
+        Figure::plain("longest step of the core", step, "ms"),
+        Figure::plain("time for all", took.as_secs_f64(), "s"),
+        Figure::plain("processor time of the player", player, "s"),
     ]);
     Ok(figures)
 }

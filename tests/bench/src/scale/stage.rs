@@ -12,7 +12,7 @@ use pitstop_api::nodework::NodeWork;
 use pitstop_api::recreate::ContainerRecreateRequest;
 use serde_json::{Value, json};
 
-use crate::harness::cluster::{Cluster, given, kubectl, lab};
+use crate::harness::cluster::{Cluster, env_path, kubectl, lab};
 use crate::harness::say;
 
 /// The real node of every cluster. It is halted.
@@ -56,7 +56,7 @@ impl Stage {
         fs::write(install.join("kustomization.yaml"), kustomization(components).to_string())?;
         kubectl(&["apply", "-k", &install.to_string_lossy()])?;
         kubectl(&WEBHOOK)?;
-        let program = given("PITSTOP_CONTROLLER")?;
+        let program = env_path("PITSTOP_CONTROLLER")?;
         let stage = Self { audit_log: cluster.audit_log(), client: cluster.client, logs, program };
         stage.until_served().await?;
         Ok(stage)

@@ -32,7 +32,7 @@ use crate::harness::say;
 /// Number of `ReplicaSet`s of each Deployment.
 const SETS_OF_EACH: usize = 10;
 /// Deployments per namespace.
-const NAMESPACE: usize = 100;
+const PER_NAMESPACE: usize = 100;
 /// Bound: memory with the Deployments, divided by that without.
 const MEMORY: f64 = 1.1;
 /// Bound: additional processor time for a change of a workload, divided by that for a change of a Pod.
@@ -51,18 +51,18 @@ const FIRST: usize = 20;
 const PATIENCE: Duration = Duration::from_mins(2);
 const PERIOD: Duration = Duration::from_millis(500);
 /// Namespaces for the writes: without rollouts, with unarmed rollouts, and with an armed rollout.
-const PLACES: [&str; 3] = ["scale-none", "scale-unarmed", "scale-armed"];
+const NAMESPACES: [&str; 3] = ["scale-none", "scale-unarmed", "scale-armed"];
 /// Resources of workloads in the audit log.
 const KINDS: [&str; 5] = ["deployments", "replicasets", "statefulsets", "daemonsets", "controllerrevisions"];
 
 /// Runs the scenario.
 pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let pods = prepare(stage, sizes).await?;
-    let before = Rest::of(stage, "unrolled-before").await?;
+    let before = Idle::of(stage, "unrolled-before").await?;
     before.controller.end().await?;
 
     let all = fill(stage, sizes).await?;
-    let after = Rest::of(stage, "unrolled-after").await?;
+    let after = Idle::of(stage, "unrolled-after").await?;
     let workloads = cost(&after.controller, workload_changes(&stage.client, &all)).await?;
     let of_pods = cost(&after.controller, pod_changes(&stage.client, &pods)).await?;
     after.controller.end().await?;
@@ -73,9 +73,9 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let each = |cost: &Cost| ratio(beside(cost), number(cost.count)) * 1e3;
     let memory = ratio(mib(after.memory.resident), mib(before.memory.resident));
     let mut figures = vec![
-        Figure::told("Deployments", number(all.len()), ""),
-        Figure::told("their ReplicaSets", number(all.len() * SETS_OF_EACH), ""),
-        Figure::told("memory of the controller without them", mib(before.memory.resident), "MiB"),
+        Figure::plain("Deployments", number(all.len()), ""),
+        Figure::plain("their ReplicaSets", number(all.len() * SETS_OF_EACH), ""),
+        Figure::plain("memory of the controller without them", mib(before.memory.resident), "MiB"),
         Figure::most("memory with them, as a part of that", memory, MEMORY, ""),
         Figure::all("requests for workloads that are not parked", before.strays + after.strays, 0),
         Figure::all(
@@ -83,9 +83,9 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
             after.parked,
             before.parked,
         ),
-        Figure::told(format!("processor time in {SECONDS} s without changes"), after.cpu.as_secs_f64(), "s"),
-        Figure::told("processor time for a change of a Pod", each(&of_pods), "ms"),
-        Figure::told("processor time for a change of a workload", each(&workloads), "ms"),
+        Figure::plain(format!("processor time in {SECONDS} s without changes"), after.cpu.as_secs_f64(), "s"),
+        Figure::plain("processor time for a change of a Pod", each(&of_pods), "ms"),
+        Figure::plain("processor time for a change of a workload", each(&workloads), "ms"),
         Figure::most(
             "change of a workload/change of a Pod",
             ratio(each(&workloads), each(&of_pods)),
@@ -102,9 +102,9 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
     let client = &stage.client;
     let node = |i: usize| format!("scale-{:05}", i % sizes.nodes.max(1));
     load::nodes(client, (0..sizes.nodes).map(node).collect()).await?;
-    let namespaces = (0..sizes.workloads).step_by(NAMESPACE).map(namespace);
+    let namespaces = (0..sizes.workloads).step_by(PER_NAMESPACE).map(namespace);
     let pods = "scale-pods".to_owned();
-    let all = namespaces.chain(PLACES.map(str::to_owned)).chain([pods.clone()]);
+    let all = namespaces.chain(NAMESPACES.map(str::to_owned)).chain([pods.clone()]);
     load::namespaces(client, all.collect()).await?;
     let pods: Vec<Pod> = (0..sizes.pods).map(|i| running(&pods, &format!("app-{i:05}"), &node(i))).collect();
     load::pods(client, &pods).await?;
@@ -112,7 +112,7 @@ async fn prepare(stage: &Stage, sizes: &Sizes) -> Result<Vec<Pod>> {
 }
 
 fn namespace(i: usize) -> String {
-    format!("scale-{:03}", i / NAMESPACE)
+    format!("scale-{:03}", i / PER_NAMESPACE)
 }
 
 /// Creates the Deployments.
@@ -124,7 +124,7 @@ async fn fill(stage: &Stage, sizes: &Sizes) -> Result<Vec<Workload>> {
 }
 
 /// An idle controller and its measurements.
-struct Rest {
+struct Idle {
     controller: Controller,
     memory: Memory,
     /// Processor time without changes.
@@ -134,7 +134,7 @@ struct Rest {
     strays: usize,
 }
 
-impl Rest {
+impl Idle {
     async fn of(stage: &Stage, log: &str) -> Result<Self> {
         let mark = Mark::end_of(&stage.audit_log)?;
         let controller = Controller::leading(stage, log).await?;
@@ -181,11 +181,11 @@ async fn cost(controller: &Controller, change: impl AsyncFn(usize) -> Result<()>
 fn workload_changes(client: &Client, all: &[Workload]) -> impl AsyncFn(usize) -> Result<()> {
     async move |i| {
         let of = all.get(i / 2 % all.len().max(1)).context("there is no Deployment")?;
-        let (sort, name) =
+        let (kind, name) =
             if i % 2 == 0 { (DEPLOYMENTS, of.name.clone()) } else { (SETS, set_name(&of.name)) };
         let patch = Patch::Merge(json!({"status": {"observedGeneration": i + 2}}));
-        let place = Builder::new(sort.path(&of.namespace));
-        let request = place.patch_subresource("status", &name, &PatchParams::default(), &patch)?;
+        let builder = Builder::new(kind.path(&of.namespace));
+        let request = builder.patch_subresource("status", &name, &PatchParams::default(), &patch)?;
         sent(client, request).await.map(drop)
     }
 }
@@ -200,40 +200,40 @@ fn pod_changes(client: &Client, pods: &[Pod]) -> impl AsyncFn(usize) -> Result<(
 /// Times of a write of a Deployment, without unarmed rollouts and with them.
 async fn unarmed(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let client = &stage.client;
-    let all = PLACES.map(|namespace| Workload {
+    let all = NAMESPACES.map(|namespace| Workload {
         namespace: namespace.to_owned(),
         name: "web".to_owned(),
         replicas: 1,
     });
     workloads::deployments(client, all.to_vec(), 1).await?;
-    for namespace in PLACES {
+    for namespace in NAMESPACES {
         kubectl(&["label", "namespace", namespace, "pitstop.dev/in-place=enabled"])?;
     }
     let [none, unarmed, armed] = &all;
     workloads::armed(client, armed).await?;
     until_parked(client, armed).await?;
     let [_, alone] = timed(client, [none, unarmed]).await?;
-    let mut spread: Vec<String> = (0..sizes.workloads).step_by(NAMESPACE).map(namespace).collect();
+    let mut spread: Vec<String> = (0..sizes.workloads).step_by(PER_NAMESPACE).map(namespace).collect();
     spread.push(unarmed.namespace.clone());
     workloads::unarmed(client, &spread, "spread", sizes.rollouts).await?;
     let some = timed(client, [none, unarmed]).await?;
     workloads::unarmed(client, std::slice::from_ref(&unarmed.namespace), "more", sizes.rollouts).await?;
     let all = timed(client, [none, unarmed]).await?;
-    let told = |what: &str, samples: &Samples| {
+    let plain = |what: &str, samples: &Samples| {
         let name = format!("write of a Deployment {what} (median of {})", samples.len());
-        Figure::told(name, samples.median(), "ms")
+        Figure::plain(name, samples.median(), "ms")
     };
     let part = |[without, with]: &[Samples; 2]| ratio(with.median(), without.median());
     let [[_, with_some], [_, with_all]] = [&some, &all];
     Ok(vec![
-        Figure::told("rollouts that are not armed", number(sizes.rollouts), ""),
-        Figure::told("namespaces that they are in", number(spread.len()), ""),
-        told("before they are there", &alone),
-        told("in one of the namespaces", with_some),
+        Figure::plain("rollouts that are not armed", number(sizes.rollouts), ""),
+        Figure::plain("namespaces that they are in", number(spread.len()), ""),
+        plain("before they are there", &alone),
+        plain("in one of the namespaces", with_some),
         Figure::most("in one of the namespaces/in another without rollouts", part(&some), WRITE, ""),
-        told("in a namespace that has as many more", with_all),
+        plain("in a namespace that has as many more", with_all),
         // The API server evaluates each rollout of the namespace.
-        Figure::told("in that namespace/in another without rollouts", part(&all), ""),
+        Figure::plain("in that namespace/in another without rollouts", part(&all), ""),
     ])
 }
 

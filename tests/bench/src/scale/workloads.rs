@@ -4,7 +4,7 @@ use anyhow::Result;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::bulk::{self, DEPLOYMENTS, ROLLOUTS, SETS, Sort, overlay};
+use super::bulk::{self, DEPLOYMENTS, Kind, ROLLOUTS, SETS, overlay};
 use super::load::create;
 use super::objects::{APP, GRACE, HASH, owner, pod_labels, spec, uid};
 
@@ -55,14 +55,14 @@ pub(crate) async fn armed(client: &Client, of: &Workload) -> Result<()> {
 /// Creates the first object through the API, the others in bulk.
 async fn write<T: Send + 'static>(
     client: &Client,
-    sort: Sort,
+    kind: Kind,
     of: Vec<T>,
     namespace: impl Fn(&T) -> &String,
     object: impl Fn(&T) -> Value + Send + 'static,
 ) -> Result<()> {
     let Some(first) = of.first() else { return Ok(()) };
-    create(client, sort.path(namespace(first)), &object(first)).await?;
-    bulk::write(client, sort, of, object).await
+    create(client, kind.path(namespace(first)), &object(first)).await?;
+    bulk::write(client, kind, of, object).await
 }
 
 fn template(hash: &str) -> Value {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use pitstop_api::nodework::{Bounds, Cgroup, Held, HeldContainer};
-use pitstop_daemon_core::resize::{Part, Write, give_back};
+use pitstop_daemon_core::resize::{RunningContainer, Write, give_back};
 
 use super::{MIB, failed, holds, same};
 use crate::machine::{Machine, get, put};
@@ -26,17 +26,17 @@ fn record(pod: &Pod<'_>) -> Result<Held> {
         ..HeldContainer::default()
     };
     let original = limits(&whole.cgroup);
-    Ok(Held { cgroup: pod.place.pod.clone(), original, containers: vec![container], ..Held::default() })
+    Ok(Held { cgroup: pod.paths.pod.clone(), original, containers: vec![container], ..Held::default() })
 }
 
 /// What is yet to be given back.
 fn missing(pod: &Pod<'_>, held: &Held) -> Result<Vec<Write>> {
     let (container, whole) = pod.both()?;
     let id = id()?;
-    let parts: Vec<Part<'_>> = held
+    let parts: Vec<RunningContainer<'_>> = held
         .containers
         .iter()
-        .map(|of| Part { id: &id, original: &of.original, present: &container })
+        .map(|of| RunningContainer { id: &id, original: &of.original, present: &container })
         .collect();
     give_back(held, Some(&whole), &parts).map_err(|why| anyhow!(why))
 }

@@ -41,10 +41,10 @@ fn killed(machine: &Machine) -> Result<Pod<'_>> {
 
 pub(super) fn below_use(machine: &Machine) -> Result<()> {
     let pod = killed(machine)?;
-    let place = pod.place.clone();
+    let paths = pod.paths.clone();
     let ended = pod.load.ended()?;
     same("signal", ended.signal(), Some(9))?;
-    remove(&place)
+    remove(&paths)
 }
 
 pub(super) fn kills(machine: &Machine) -> Result<()> {
@@ -143,7 +143,7 @@ pub(super) fn shared(machine: &Machine) -> Result<()> {
 pub(super) fn reclaim(machine: &Machine) -> Result<()> {
     let mut pod = Pod::start(machine, Naming::Cgroupfs, limited(64 * MIB))?;
     pod.load.read(&machine.disk, 96 << 20, 16 << 20)?;
-    let group = pod.place.container.clone();
+    let group = pod.paths.container.clone();
     let (before, _) = pod.both()?;
     same("8 MiB of page cache", machine.cgroups.reclaim(&group, 8 * MIB), Ok(()))?;
     let (after, _) = pod.both()?;
@@ -167,18 +167,18 @@ pub(super) fn nested(machine: &Machine) -> Result<()> {
     // The process before it leaves room for controllers.
     put(&format!("{inner}/cgroup.procs"), &get(&pod.in_container("cgroup.procs"))?)?;
     put(&pod.in_container("cgroup.subtree_control"), CONTROLLERS)?;
-    let group = format!("{}/inner", pod.place.container);
+    let group = format!("{}/inner", pod.paths.container);
     load.hold(24 << 20)?;
     load.read(&machine.disk, 128 << 20, 8 << 20)?;
     let seen = |group: &str| machine.cgroups.seen(machine.cgroups.version(), group);
-    let (container, own) = (seen(&pod.place.container), seen(&group));
+    let (container, own) = (seen(&pod.paths.container), seen(&group));
     let counts = |seen: &Seen| seen.cgroup.memory_usage > Some(30 * MIB) && seen.inactive_file > 6 * MIB;
     holds(|| format!("{container:?} with {own:?} in {ROOT}/{group}"), container.as_ref().is_ok_and(counts))?;
     let small = limited(40 * MIB);
     pod.resize(small, small)?;
     load.end()?;
-    let place = pod.place.clone();
+    let paths = pod.paths.clone();
     pod.load.end()?;
     remove_one(&group)?;
-    remove(&place)
+    remove(&paths)
 }

@@ -34,25 +34,25 @@ pub(super) fn swap(machine: &Machine, naming: Naming) -> Result<()> {
     same("none", seen("0")?, (false, false))?;
     same("any", seen("max")?, (false, true))?;
     same("some", seen("1048576")?, (false, true))?;
-    same("counted together", machine.cgroups.counts_swap(&pod.place.pod), false)?;
+    same("counted together", machine.cgroups.counts_swap(&pod.paths.pod), false)?;
     pod.end()
 }
 
 pub(super) fn gone(machine: &Machine) -> Result<()> {
     let pod = Pod::start(machine, Naming::Cgroupfs, bounds(100, None, Some(32 * MIB)))?;
-    let (place, cgroups) = (pod.place.clone(), &machine.cgroups);
+    let (paths, cgroups) = (pod.paths.clone(), &machine.cgroups);
     pod.load.end()?;
-    remove_one(&place.container)?;
-    let told = cgroups.present(&place, true);
-    let missing = format!("{}/cpu.max: No such file", place.container);
-    failed("what is missing", &told, |why| why.contains(&missing))?;
-    let left = cgroups.present(&place, false).map(|present| (present.container, present.pod.is_some()));
+    remove_one(&paths.container)?;
+    let result = cgroups.present(&paths, true);
+    let missing = format!("{}/cpu.max: No such file", paths.container);
+    failed("what is missing", &result, |why| why.contains(&missing))?;
+    let left = cgroups.present(&paths, false).map(|present| (present.container, present.pod.is_some()));
     same("without its container", left, Ok((None, true)))?;
-    remove_one(&place.pod)?;
-    let left = cgroups.present(&place, false).map(|present| (present.container, present.pod));
+    remove_one(&paths.pod)?;
+    let left = cgroups.present(&paths, false).map(|present| (present.container, present.pod));
     same("without the Pod", left, Ok((None, None)))?;
-    let told = cgroups.write(&place.pod, Setting::Memory(Some(64 * MIB)));
-    failed("the write", &told, |failure| failure.retry && failure.message.contains("No such file"))
+    let result = cgroups.write(&paths.pod, Setting::Memory(Some(64 * MIB)));
+    failed("the write", &result, |failure| failure.retry && failure.message.contains("No such file"))
 }
 
 pub(super) fn no_controller(machine: &Machine) -> Result<()> {
@@ -60,9 +60,9 @@ pub(super) fn no_controller(machine: &Machine) -> Result<()> {
     for (controller, file) in [("cpu", "cpu.max"), ("memory", "memory.max")] {
         let switch = pod.in_pod("cgroup.subtree_control");
         put(&switch, &format!("-{controller}"))?;
-        let told = machine.cgroups.present(&pod.place, true);
-        let missing = format!("{}/{file}: No such file", pod.place.container);
-        failed("what is missing", &told, |why| why.contains(&missing))?;
+        let result = machine.cgroups.present(&pod.paths, true);
+        let missing = format!("{}/{file}: No such file", pod.paths.container);
+        failed("what is missing", &result, |why| why.contains(&missing))?;
         put(&switch, &format!("+{controller}"))?;
     }
     // Nobody pins to what is off.
@@ -83,8 +83,8 @@ pub(super) fn refused(machine: &Machine) -> Result<()> {
         quota(100_000, 999),
         quota(100_000, 1_000_001),
     ] {
-        let told = machine.cgroups.write(&pod.place.pod, setting);
-        failed(&format!("{setting:?}"), &told, |failure| !failure.retry)?;
+        let result = machine.cgroups.write(&pod.paths.pod, setting);
+        failed(&format!("{setting:?}"), &result, |failure| !failure.retry)?;
     }
     let after = pod.both()?.1;
     let settings =

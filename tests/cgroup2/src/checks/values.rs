@@ -25,7 +25,7 @@ pub(super) fn version(machine: &Machine) -> Result<()> {
 pub(super) fn made(machine: &Machine, naming: Naming) -> Result<()> {
     let pod = Pod::with(machine, naming, SMALL, LARGE, false)?;
     let Present { cgroup, of_container, version, container, pod: whole, pinned, swap } = pod.present()?;
-    same("container's cgroup", &of_container, &pod.place.container)?;
+    same("container's cgroup", &of_container, &pod.paths.container)?;
     let given = |seen: Option<pitstop_daemon_core::resize::Seen>| {
         seen.map(|seen| Cgroup { memory_usage: None, ..seen.cgroup })
     };
@@ -39,9 +39,9 @@ pub(super) fn made(machine: &Machine, naming: Naming) -> Result<()> {
     };
     let large =
         Cgroup { cpu_quota: Some(150_000), cpu_weight: Some(20), memory_limit: Some(64 * MIB), ..small };
-    let told = (cgroup, version, given(container), given(whole), pinned, swap);
-    let expected = (pod.place.pod.clone(), Version::V2, Some(small), Some(large), false, false);
-    same("present", told, expected)?;
+    let found = (cgroup, version, given(container), given(whole), pinned, swap);
+    let expected = (pod.paths.pod.clone(), Version::V2, Some(small), Some(large), false, false);
+    same("present", found, expected)?;
     let usage =
         container.zip(whole).map(|(inner, outer)| (inner.cgroup.memory_usage, outer.cgroup.memory_usage));
     holds(
@@ -176,7 +176,7 @@ pub(super) fn quota_text(machine: &Machine) -> Result<()> {
         same(&path, get(&path)?.as_str(), "1000 100000\n")?;
     }
     let quota = |quota| Setting::Quota { quota, period: 100_000 };
-    let refused = machine.cgroups.write(&pod.place.pod, quota(Some(999)));
+    let refused = machine.cgroups.write(&pod.paths.pod, quota(Some(999)));
     failed("999 µs", &refused, |failure| !failure.retry)?;
     for (setting, text) in [(quota(Some(1_234_567)), "1234567 100000\n"), (quota(None), "max 100000\n")] {
         pod.write(setting)?;

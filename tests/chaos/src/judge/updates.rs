@@ -6,7 +6,7 @@ use pitstop_api::image_update::Phase;
 
 use super::{LEGAL_FAILURES, START, is_broken_off};
 use crate::facts::{End, Facts, Pod, Update};
-use crate::plan::{CRASHING, Victim, Worth};
+use crate::plan::{CRASHING, Images, Victim};
 use crate::trace::{Entry, Event};
 
 /// The reason of an end for want of an image.
@@ -20,18 +20,18 @@ pub(super) fn lost(facts: &Facts, update: &Update) -> Vec<String> {
     if update.is_gone {
         return vec!["vanished".to_owned()];
     }
-    if update.worth == Worth::Missing && !update.replaced.is_empty() {
+    if update.images == Images::Missing && !update.replaced.is_empty() {
         return vec!["the Pod was given images of which the registry has not all".to_owned()];
     }
     let Some(End { phase, reason }) = &update.end else { return Vec::new() };
     let is_late = *phase == Phase::Failed && LEGAL_FAILURES.contains(&reason.as_str());
-    match (update.worth, phase) {
-        (Worth::Good, Phase::Succeeded) => not_updated(facts, update),
-        (Worth::Good, Phase::RolledBack) if was_hit(facts, update) => Vec::new(),
-        (Worth::Crashing, Phase::RolledBack) => Vec::new(),
-        (Worth::Missing, Phase::Failed) if reason == NOT_PULLED => Vec::new(),
+    match (update.images, phase) {
+        (Images::Good, Phase::Succeeded) => not_updated(facts, update),
+        (Images::Good, Phase::RolledBack) if was_hit(facts, update) => Vec::new(),
+        (Images::Crashing, Phase::RolledBack) => Vec::new(),
+        (Images::Missing, Phase::Failed) if reason == NOT_PULLED => Vec::new(),
         _ if is_late => Vec::new(),
-        (worth, phase) => vec![format!("with images that are {worth:?}: {} with {reason}", phase.name())],
+        (images, phase) => vec![format!("with images that are {images:?}: {} with {reason}", phase.name())],
     }
 }
 
@@ -53,9 +53,9 @@ fn not_updated(facts: &Facts, update: &Update) -> Vec<String> {
 /// container, which then is put back.
 fn was_hit(facts: &Facts, update: &Update) -> bool {
     let node = facts.pods.get(&update.pod).map(|pod| pod.node.as_str());
-    let (first, last) = update.seen;
+    let seen = update.seen.0..=update.seen.1;
     facts.kills.iter().any(|kill| match kill.victim {
-        Victim::Kubelet(of) | Victim::Containerd(of) => Some(of) == node && (first..=last).contains(&kill.at),
+        Victim::Kubelet(of) | Victim::Containerd(of) => Some(of) == node && seen.contains(&kill.time),
         _ => false,
     })
 }
@@ -88,7 +88,7 @@ pub(super) fn left(pod: &Pod, updates: &[&Update]) -> Vec<String> {
 /// The instances that ended by the update: the one that it replaced, and if it was put back its new one; and of what crashes, all.
 pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a Entry> {
     let mut ends = Vec::new();
-    for (name, id) in update.replaced.iter().filter(|_| update.worth != Worth::Missing) {
+    for (name, id) in update.replaced.iter().filter(|_| update.images != Images::Missing) {
         let starts = starts(pod, name);
         let mut later = starts.into_iter().skip_while(|entry| entry.id != *id);
         let Some(mut old) = later.next() else { continue };
@@ -121,7 +121,7 @@ pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a 
 fn is_replaced_at_once(pod: &Pod, id: &str) -> bool {
     let mut lines = pod.trace.iter().filter(|entry| entry.id == id);
     let Some((start, next)) = lines.next().zip(lines.next()) else { return false };
-    next.at.saturating_sub(start.at) <= START
+    next.time.saturating_sub(start.time) <= START
 }
 
 /// The instances of a container that were started, in order.

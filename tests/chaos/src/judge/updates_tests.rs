@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::facts::Killed;
-use crate::judge::{Verdict, judge};
+use crate::judge::{Findings, judge};
 
 const CONTAINER: &str = "app";
 
@@ -13,7 +13,7 @@ fn pod(starts: &[(&str, &str)]) -> Pod {
         container: CONTAINER.to_owned(),
         id: (*id).to_owned(),
         version: (*version).to_owned(),
-        at: 1000 * n,
+        time: 1000 * n,
     };
     let trace = starts.iter().zip(1..).map(entry).collect();
     Pod { node: "node1".to_owned(), is_ready: true, trace, ..Pod::default() }
@@ -22,11 +22,11 @@ fn pod(starts: &[(&str, &str)]) -> Pod {
 /// An update that was made while `replaced` ran, gave the Pod that version, and ended so; it lasted from 5 s to 35 s.
 fn update(replaced: &str, version: &str, phase: Phase, reason: &str) -> Update {
     let app = |text: &str| [(CONTAINER.to_owned(), text.to_owned())].into();
-    let worth = if version == CRASHING { Worth::Crashing } else { Worth::Good };
+    let images = if version == CRASHING { Images::Crashing } else { Images::Good };
     Update {
         pod: "web".to_owned(),
         wanted: app(version),
-        worth,
+        images,
         before: app(replaced),
         replaced: app(replaced),
         end: Some(End { phase, reason: reason.to_owned() }),
@@ -45,7 +45,7 @@ fn put_back(replaced: &str, version: &str) -> Update {
 
 /// One of which the registry has not all images.
 fn missing(phase: Phase, reason: &str) -> Update {
-    let nothing = Update { worth: Worth::Missing, ..update("a", "2", phase, reason) };
+    let nothing = Update { images: Images::Missing, ..update("a", "2", phase, reason) };
     Update { replaced: [].into(), ..nothing }
 }
 
@@ -54,20 +54,20 @@ fn facts(starts: &[(&str, &str)], updates: &[Update]) -> Facts {
     Facts { updates, pods: [("web".to_owned(), pod(starts))].into(), ..Facts::default() }
 }
 
-fn judged(starts: &[(&str, &str)], updates: &[Update]) -> Verdict {
+fn judged(starts: &[(&str, &str)], updates: &[Update]) -> Findings {
     judge(&facts(starts, updates))
 }
 
 #[track_caller]
 fn assert_fine(starts: &[(&str, &str)], updates: &[Update]) {
-    let Verdict { lost, doubled, stuck, .. } = judged(starts, updates);
+    let Findings { lost, doubled, stuck, .. } = judged(starts, updates);
     assert!(lost.is_empty() && doubled.is_empty() && stuck.is_empty(), "{lost:?} {doubled:?} {stuck:?}");
 }
 
 /// What is lost and doubled.
 fn wrong(starts: &[(&str, &str)], updates: &[Update]) -> (usize, usize) {
-    let verdict = judged(starts, updates);
-    (verdict.lost.len(), verdict.doubled.len())
+    let findings = judged(starts, updates);
+    (findings.lost.len(), findings.doubled.len())
 }
 
 #[test]
@@ -99,23 +99,23 @@ fn what_is_put_back_makes_two() {
         let mut facts = facts(&twice, std::slice::from_ref(&crash));
         let trace = &mut facts.pods.get_mut("web").unwrap().trace;
         let c = trace.iter().find(|entry| entry.id == "c").unwrap().clone();
-        trace.push(Entry { event: Event::Asked, at: c.at + at, ..c });
+        trace.push(Entry { event: Event::Asked, time: c.time + at, ..c });
         judge(&facts).doubled.len()
     };
     assert_eq!((stopped(40), stopped(500)), (0, 1));
     // Before the kubelet had done anything.
     assert_fine(&[("a", "1")], &[crash]);
     // In a Pod of two containers of which the other one crashes.
-    let beside = Update { worth: Worth::Crashing, ..put_back("a", "2") };
+    let beside = Update { images: Images::Crashing, ..put_back("a", "2") };
     assert_fine(&[("a", "1"), ("b", "2"), ("c", "1")], std::slice::from_ref(&beside));
     assert_eq!(wrong(&[("a", "1"), ("b", "2"), ("c", "2"), ("d", "1")], &[beside]), (0, 1));
 }
 
 #[test]
 fn a_good_image_is_put_back_only_where_a_kill_hit_its_start() {
-    let hit = |victim, at| {
+    let hit = |victim, time| {
         let mut facts = facts(&[("a", "1"), ("b", "2"), ("c", "1")], &[put_back("a", "2")]);
-        facts.kills = vec![Killed { at, victim }];
+        facts.kills = vec![Killed { time, victim }];
         judge(&facts).lost.is_empty()
     };
     assert!(hit(Victim::Kubelet("node1"), 2000) && hit(Victim::Containerd("node1"), 2000));
@@ -141,8 +141,8 @@ fn what_an_update_says_is_so() {
 fn the_last_update_is_what_runs() {
     let both = [good("a", "2"), good("b", "big")];
     assert_fine(&[("a", "1"), ("b", "2"), ("c", "big")], &both);
-    let verdict = judged(&[("a", "1"), ("b", "2"), ("c", "big"), ("d", "2")], &both);
-    assert_eq!((verdict.lost.len(), verdict.doubled.len()), (1, 1), "{verdict:?}");
+    let findings = judged(&[("a", "1"), ("b", "2"), ("c", "big"), ("d", "2")], &both);
+    assert_eq!((findings.lost.len(), findings.doubled.len()), (1, 1), "{findings:?}");
     // The second one has changed nothing in the end.
     let late = Update { seen: (4000, 9000), ..update("b", "big", Phase::Failed, "DeadlineExceeded") };
     assert_fine(&[("a", "1"), ("b", "2")], &[good("a", "2"), late]);
@@ -154,7 +154,7 @@ fn nothing_is_stopped_for_an_image_that_is_missing() {
     assert_fine(&[("a", "1")], &[missing(Phase::Failed, "DeadlineExceeded")]);
     assert_eq!(wrong(&[("a", "1"), ("b", "1")], &[missing(Phase::Failed, "PullFailed")]), (0, 1));
     assert_eq!(wrong(&[("a", "1")], &[missing(Phase::Succeeded, "Updated")]), (1, 0));
-    let given = Update { worth: Worth::Missing, ..good("a", "2") };
+    let given = Update { images: Images::Missing, ..good("a", "2") };
     assert_eq!(wrong(&[("a", "1"), ("b", "2")], &[given]), (1, 1));
 }
 

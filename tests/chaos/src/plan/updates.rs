@@ -26,14 +26,14 @@ const DEADLINES: [i64; 2] = [60, 90];
 #[derive(Debug, PartialEq)]
 pub(crate) struct UpdatePlan {
     /// Since the beginning; it is made later where its Pod has an open one already.
-    pub(crate) at: Duration,
+    pub(crate) offset: Duration,
     pub(crate) name: String,
     pub(crate) spec: PodImageUpdateSpec,
 }
 
-/// What becomes of a Pod that gets certain images.
+/// The images of an update, by what becomes of a Pod that gets them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum Images {
     #[default]
     Good,
     /// They are pulled, and a container ends at once.
@@ -42,7 +42,7 @@ pub(crate) enum Worth {
     Missing,
 }
 
-impl Worth {
+impl Images {
     pub(crate) fn of(spec: &PodImageUpdateSpec) -> Self {
         let has = |wanted: &str| spec.containers.iter().any(|container| tag(container) == wanted);
         match (has(MISSING), has(CRASHING)) {
@@ -68,13 +68,13 @@ pub(crate) fn version(container: &ContainerImage) -> &str {
 /// One every four to ten seconds for some Pod.
 pub(super) fn updates(rng: &mut Rng, pods: &[PodPlan], length: Duration) -> Vec<UpdatePlan> {
     let mut updates: Vec<UpdatePlan> = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     loop {
-        at += 4000 + rng.below(6000);
+        offset += 4000 + rng.below(6000);
         let pod = usize::try_from(rng.below(pods.len() as u64)).ok().and_then(|i| pods.get(i));
-        let Some(pod) = pod.filter(|_| Duration::from_millis(at) < length) else { return updates };
+        let Some(pod) = pod.filter(|_| Duration::from_millis(offset) < length) else { return updates };
         let name = format!("u{:04}", updates.len() + 1);
-        updates.push(UpdatePlan { at: Duration::from_millis(at), name, spec: spec(rng, pod) });
+        updates.push(UpdatePlan { offset: Duration::from_millis(offset), name, spec: spec(rng, pod) });
     }
 }
 
@@ -122,9 +122,9 @@ mod tests {
     #[test]
     fn images_of_every_worth_are_drawn() {
         let drawn = drawn(1);
-        for worth in [Worth::Good, Worth::Crashing, Worth::Missing] {
-            let some = drawn.iter().filter(|update| Worth::of(&update.spec) == worth).count();
-            assert!(some > drawn.len() / 10, "{worth:?}: {some}");
+        for images in [Images::Good, Images::Crashing, Images::Missing] {
+            let some = drawn.iter().filter(|update| Images::of(&update.spec) == images).count();
+            assert!(some > drawn.len() / 10, "{images:?}: {some}");
         }
         let containers = || drawn.iter().flat_map(|update| &update.spec.containers);
         let tags: BTreeSet<&str> = containers().map(tag).collect();
@@ -134,7 +134,7 @@ mod tests {
         );
         let versions: BTreeSet<&str> = containers().map(version).collect();
         assert!(!versions.contains("2-again"));
-        for update in drawn.iter().filter(|update| Worth::of(&update.spec) == Worth::Crashing) {
+        for update in drawn.iter().filter(|update| Images::of(&update.spec) == Images::Crashing) {
             assert!(update.spec.observe() >= OBSERVED, "what crashes may seem to do well at first");
         }
     }

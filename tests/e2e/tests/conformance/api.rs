@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use pitstop_e2e::{Cluster, Context as _, Result, bail, on_bare_cluster, runtime};
-use pitstop_sim::conform::api::{Model, Place, Script, Target, differences, expected, is_idle, run, scripts};
+use pitstop_sim::conform::api::{Model, Scope, Script, Target, differences, expected, is_idle, run, scripts};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -32,19 +32,19 @@ struct Real<'a> {
 /// An open watch: the body and the bytes already read of the next line.
 struct Stream {
     body: Body,
-    rest: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Stream {
     /// The next event; None if none comes in time, or the watch has ended.
     async fn next(&mut self, patience: Duration) -> Option<Value> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.rest.drain(..=end).collect();
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 return serde_json::from_slice(&line).ok();
             }
             let frame = timeout(patience, self.body.frame()).await.ok()??.ok()?;
-            self.rest.extend_from_slice(&frame.into_data().ok()?);
+            self.buffer.extend_from_slice(&frame.into_data().ok()?);
         }
     }
 }
@@ -92,7 +92,7 @@ impl Target for Real<'_> {
     fn watch(&mut self, request: Request<Vec<u8>>) -> Result<usize, Response<Value>> {
         match self.ask(request) {
             Ok(response) if response.status() == 200 => {
-                self.watches.push(Stream { body: response.into_body(), rest: Vec::new() });
+                self.watches.push(Stream { body: response.into_body(), buffer: Vec::new() });
                 Ok(self.watches.len() - 1)
             }
             Ok(response) => Err(self.read(response)),
@@ -119,18 +119,18 @@ impl Target for Real<'_> {
 /// Runs one script on both sides; returns the differences.
 fn compare(script: &Script, number: usize, runtime: &Runtime, cluster: &Cluster) -> Result<Vec<String>> {
     let stamp = std::process::id();
-    let place =
-        Place { namespace: format!("conform-{stamp}-{number}"), id: format!("conform-{stamp}-{number}-id-") };
-    let ours = run(script, &place, &mut Model::new(&place), &[]);
+    let scope =
+        Scope { namespace: format!("conform-{stamp}-{number}"), id: format!("conform-{stamp}-{number}-id-") };
+    let ours = run(script, &scope, &mut Model::new(&scope), &[]);
     let mut real = Real { runtime, cluster, watches: Vec::new() };
-    let namespace = json!({ "metadata": { "name": place.namespace } });
+    let namespace = json!({ "metadata": { "name": scope.namespace } });
     let create = Request::post("/api/v1/namespaces").header("content-type", "application/json");
     let made = real.send(create.body(serde_json::to_vec(&namespace)?)?);
     if made.status() != 201 {
         bail!("cannot make a namespace: {}", made.body());
     }
-    let theirs = run(script, &place, &mut real, &expected(&ours));
-    clean_up(&mut real, &place.namespace)?;
+    let theirs = run(script, &scope, &mut real, &expected(&ours));
+    clean_up(&mut real, &scope.namespace)?;
     Ok(differences(script, &ours, &theirs))
 }
 

@@ -34,9 +34,9 @@ pub(crate) fn rendered(ns: &Ns, gates: &[&str]) -> Result<()> {
 fn dry_run(cluster: &Cluster, helm: &Helm, values: &[&str]) -> Result<()> {
     let values = [&["image.registry=pitstop.dev", "namespace.create=true"], values].concat();
     let printed = helm.template(CHART, NAMESPACE, &values)?;
-    let said = cluster.accepts(["-f", "-"], &printed)?;
+    let output = cluster.accepts(["-f", "-"], &printed)?;
     let objects = helm::objects(&printed)?.len();
-    ensure!(said.lines().count() == objects, "{objects} objects with {values:?}: {said}");
+    ensure!(output.lines().count() == objects, "{objects} objects with {values:?}: {output}");
     Ok(())
 }
 

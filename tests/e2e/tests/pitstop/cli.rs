@@ -9,9 +9,9 @@ use kube::Api;
 use kube::api::{WatchEvent, WatchParams};
 use pitstop_api::rollout::InPlaceRollout;
 use pitstop_e2e::images::{REPOSITORY, with_in_place};
-use pitstop_e2e::terminal::{Said, Terminal, good, run};
+use pitstop_e2e::terminal::{CliOutput, Terminal, good, run};
 use pitstop_e2e::workloads::{
-    all, assert_all_restarted, create, get, ready, rollout, rolls_natively, says, servers, workload,
+    all, assert_all_restarted, create, get, ready, rollout, rolls_natively, servers, until_reason, workload,
 };
 use pitstop_e2e::{
     Context as _, LONG, Ns, Result, bail, ensure, on_cluster, on_shared_cluster, pods, system, until,
@@ -25,11 +25,11 @@ async fn web(ns: &Ns) -> Result<Pod> {
     ns.start_pod(pods::pod("web", &[pods::web("app"), pods::idle("sidecar")])).await
 }
 
-fn refused(ns: &Ns, args: &[&str], told: &[&str]) -> Result<()> {
-    let Said { code, out, err } = run(ns, args)?;
+fn refused(ns: &Ns, args: &[&str], expected: &[&str]) -> Result<()> {
+    let CliOutput { code, out, err } = run(ns, args)?;
     ensure!(code == 1 && out.is_empty(), "{args:?} ended with code {code}: {out}{err}");
-    for told in told {
-        ensure!(err.contains(told), "{args:?} does not tell {told:?}: {err}");
+    for expected in expected {
+        ensure!(err.contains(expected), "{args:?} does not show {expected:?}: {err}");
     }
     Ok(())
 }
@@ -54,14 +54,14 @@ fn what_is_waited_for_says_how_it_ended_by_the_exit_code() -> Result<()> {
         let made = good(ns, &["restart", "pod/web", "--grace=30s", "--mechanism=Runtime", "-o", "name"])?;
         let request = made.trim().rsplit_once('/').context("no name")?.1.to_owned();
         let name = format!("crr/{request}");
-        let Said { code, err, .. } = run(ns, &["wait", &name, "--timeout=1s"])?;
+        let CliOutput { code, err, .. } = run(ns, &["wait", &name, "--timeout=1s"])?;
         ensure!(code == 2, "{code}: {err}");
         // A second request for the same Pod ends at its own deadline.
         let made = good(ns, &["restart", "pod/web", "--deadline=3s", "-o", "name"])?;
         let late = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
-        let Said { code, out, err } = run(ns, &["wait", &late, "--timeout=60s"])?;
+        let CliOutput { code, out, err } = run(ns, &["wait", &late, "--timeout=60s"])?;
         ensure!(code == 1 && format!("{out}{err}").contains("DeadlineExceeded"), "{code}: {out}{err}");
-        let Said { code, out, err } = run(ns, &["wait", &name, "--timeout=90s"])?;
+        let CliOutput { code, out, err } = run(ns, &["wait", &name, "--timeout=90s"])?;
         ensure!(code == 0, "{code}: {out}{err}");
         Ok(())
     })
@@ -92,18 +92,18 @@ fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
         refused(ns, &["restart", "pod/web", "-c", "ap"], &["app", "sidecar"])?;
         refused(ns, &["restart", "pod/web"], &["app", "sidecar", "-c"])?;
         refused(ns, &["restart", "pod/none", "-c", "app"], &["Error from server (NotFound)", "none"])?;
-        refused(ns, &["restart", "node/web"], &["no type that pitstop services"])?;
+        refused(ns, &["restart", "node/web"], &["not a type that pitstop services"])?;
         refused(ns, &["--context=none", "status"], &["none"])?;
         refused(ns, &["resize", "pod/web", "-c", "app", "cpu=much"], &["cpu", "much"])?;
-        refused(ns, &["set-image", "pod/web", "app=other.example.com/x:v1"], &["no other repository than"])?;
-        refused(ns, &["undo", "pod/web"], &["pod/web is no workload"])?;
+        refused(ns, &["set-image", "pod/web", "app=other.example.com/x:v1"], &["not its repository"])?;
+        refused(ns, &["undo", "pod/web"], &["pod/web is not a workload"])?;
         refused(ns, &["undo", "deploy/none"], &["NotFound", "none"])?;
         refused(ns, &["pause", "deploy/none"], &["none"])?;
         refused(ns, &["enable", "deploy/none"], &["NotFound", "none"])?;
         refused(ns, &["disable", "namespace/none"], &["NotFound", "none"])?;
         refused(ns, &["cancel", "crr/none"], &["none"])?;
         refused(ns, &["status", "pod/none"], &["there is no pod/none in namespace"])?;
-        refused(ns, &["wait", "pod/web"], &["pod/web is no request"])?;
+        refused(ns, &["wait", "pod/web"], &["pod/web is not a request"])?;
         let dry = good(ns, &["restart", "pod/web", "-c", "app", "--dry-run=server", "-o", "json"])?;
         let dry: Value = serde_json::from_str(&dry)?;
         // The webhook or the API server has filled it in.
@@ -114,12 +114,12 @@ fn what_cannot_be_is_refused_with_what_would_be_right() -> Result<()> {
     })
 }
 
-/// Runs a command in a terminal, which must end with `code` and show `told`.
-fn at_desk(ns: &Ns, code: i32, told: &str, args: &[&str]) -> Result<String> {
+/// Runs a command in a terminal, which must end with `code` and show `expected`.
+fn at_desk(ns: &Ns, code: i32, expected: &str, args: &[&str]) -> Result<String> {
     let (ended, text, sane) = Terminal::start(ns, 50, 160, args)?.end()?;
     ensure!(
-        ended == code && sane && text.contains(told),
-        "{args:?} ended with code {ended} (the terminal is as it was: {sane}), without {told:?}:\n{text}"
+        ended == code && sane && text.contains(expected),
+        "{args:?} ended with code {ended} (the terminal is as it was: {sane}), without {expected:?}:\n{text}"
     );
     Ok(text)
 }
@@ -127,7 +127,7 @@ fn at_desk(ns: &Ns, code: i32, told: &str, args: &[&str]) -> Result<String> {
 #[test]
 fn each_command_works_in_a_terminal_and_says_what_is_wrong() -> Result<()> {
     on_shared_cluster(async |ns| {
-        let desk = |code: i32, told: &str, args: &[&str]| at_desk(ns, code, told, args);
+        let desk = |code: i32, expected: &str, args: &[&str]| at_desk(ns, code, expected, args);
         let namespace = format!("namespace/{}", ns.name);
         web(ns).await?;
         ns.start_pod(pods::pod("slow", &[pods::stubborn("app")])).await?;
@@ -135,8 +135,8 @@ fn each_command_works_in_a_terminal_and_says_what_is_wrong() -> Result<()> {
         let made = desk(0, "web-", &["restart", "pod/web", "-c", "app", "-o", "name"])?;
         let request = made.trim().replace("containerrecreaterequest.apps.kruise.io", "crr");
         desk(0, " done: ", &["wait", &request, "--timeout=90s"])?;
-        desk(1, "\"none\" is no container of it", &["restart", "pod/web", "-c", "none"])?;
-        desk(1, "pod/web is no request", &["wait", "pod/web"])?;
+        desk(1, "\"none\" is not a container of it", &["restart", "pod/web", "-c", "none"])?;
+        desk(1, "pod/web is not a request", &["wait", "pod/web"])?;
         desk(
             0,
             "created (server dry run)",
@@ -146,7 +146,7 @@ fn each_command_works_in_a_terminal_and_says_what_is_wrong() -> Result<()> {
         desk(0, "enabled", &["enable", &namespace])?;
         desk(1, "NotFound", &["enable", "deploy/none"])?;
         desk(0, "created (dry run)", &["set-image", "pod/web", &version("2"), "--dry-run=client"])?;
-        desk(1, "no other repository than", &["set-image", "pod/web", "app=other.example.com/x:v1"])?;
+        desk(1, "not its repository", &["set-image", "pod/web", "app=other.example.com/x:v1"])?;
         desk(0, "created", &["enable", "deploy/web"])?;
         desk(0, "paused", &["pause", "deploy/web"])?;
         desk(1, "already paused", &["pause", "deploy/web"])?;
@@ -286,7 +286,7 @@ fn pods_are_resized_and_updated() -> Result<()> {
         ensure!(requests.is_some_and(|it| it["cpu"].0 == "150m"));
         pods::assert_untouched(&before, &after, "app")?;
         // An image that cannot be pulled stops nothing.
-        let Said { code, err, .. } =
+        let CliOutput { code, err, .. } =
             run(ns, &["set-image", "pod/web", "app=registry.invalid/none:v1", "--wait", "--timeout=60s"])?;
         ensure!(code == 1 || code == 2, "{code}: {err}");
         pods::assert_untouched(&before, &ns.pod("web").await?, "app")
@@ -297,11 +297,11 @@ fn pods_are_resized_and_updated() -> Result<()> {
 fn a_namespace_is_opted_in_and_out() -> Result<()> {
     on_shared_cluster(async |ns| {
         let namespace = format!("namespace/{}", ns.name);
-        let Said { code, err, .. } = run(ns, &["enable", &namespace])?;
+        let CliOutput { code, err, .. } = run(ns, &["enable", &namespace])?;
         // Earlier tests may have installed the component that changes workloads.
         let bound = ns.kubectl(&["get", "rolebinding", "-o", "name"])?.contains("pitstop-in-place");
-        let told = err.contains("there is no ClusterRole pitstop-in-place");
-        ensure!(code == 0 && bound != told, "{code}, bound {bound}: {err}");
+        let warned = err.contains("there is no ClusterRole pitstop-in-place");
+        ensure!(code == 0 && bound != warned, "{code}, bound {bound}: {err}");
         let labels = || ns.kubectl(&["get", "namespace", &ns.name, "-o", "jsonpath={.metadata.labels}"]);
         ensure!(labels()?.contains("pitstop.dev/in-place"), "{}", labels()?);
         good(ns, &["disable", &namespace])?;
@@ -316,10 +316,10 @@ async fn switched_on(ns: &Ns, kind: &str, workload: &str, soak: &str) -> Result<
     create(ns, &servers(kind, 2))?;
     let before = ready(ns, 2).await?;
     refused(ns, &["set-image", workload, &version("2")], &["run `kubectl pitstop enable"])?;
-    let told = good(ns, &["enable", &namespace])?;
-    ensure!(told.contains("enabled") && told.contains("rolebinding"), "{told}");
-    let told = good(ns, &["enable", workload, soak, "--wait", "--timeout=90s"])?;
-    ensure!(told.contains("created") && told.contains("CanRelease"), "{told}");
+    let out = good(ns, &["enable", &namespace])?;
+    ensure!(out.contains("enabled") && out.contains("rolebinding"), "{out}");
+    let out = good(ns, &["enable", workload, soak, "--wait", "--timeout=90s"])?;
+    ensure!(out.contains("created") && out.contains("CanRelease"), "{out}");
     Ok(before)
 }
 
@@ -349,8 +349,8 @@ fn a_workload_gets_new_images_in_its_pods_goes_back_and_is_let_go() -> Result<()
         refused(ns, &["set-image", "deploy/web", &version("2")], &["run `kubectl pitstop enable"])?;
         ns.kubectl(&["set", "image", "deploy/web", &version("2")])?;
         is_let_go(ns, "Deployment", &before).await?;
-        let told = good(ns, &["disable", &format!("namespace/{}", ns.name)])?;
-        ensure!(told.contains("disabled") && told.contains("rolebinding"), "{told}");
+        let out = good(ns, &["disable", &format!("namespace/{}", ns.name)])?;
+        ensure!(out.contains("disabled") && out.contains("rolebinding"), "{out}");
         Ok(())
     };
     on_cluster(async |ns| with_in_place(ns, &["image-update", "in-place"], test(ns)).await)
@@ -361,23 +361,23 @@ fn a_parked_workload_is_let_go_where_no_controller_runs() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = switched_on(ns, "StatefulSet", "sts/web", "--soak=600s").await?;
         good(ns, &["set-image", "sts/web", &version("2")])?;
-        says(ns, "Updating").await?;
+        until_reason(ns, "Updating").await?;
         let namespace = format!("namespace/{}", ns.name);
         let let_go = async {
             // The namespace parks no more workloads, but the right to release the parked one stays.
-            let Said { code, err, .. } = run(ns, &["disable", &namespace])?;
+            let CliOutput { code, err, .. } = run(ns, &["disable", &namespace])?;
             ensure!(
                 code == 1 && err.contains("run `kubectl pitstop disable statefulset/web"),
                 "{code}: {err}"
             );
-            let told = good(ns, &["disable", "sts/web"])?;
-            ensure!(told.contains("released"), "{told}");
+            let out = good(ns, &["disable", "sts/web"])?;
+            ensure!(out.contains("released"), "{out}");
             is_let_go(ns, "StatefulSet", &before).await?;
             images(ns, "2").await
         };
         system::without_controllers(&ns.cluster, let_go).await?;
-        let told = good(ns, &["disable", &namespace])?;
-        ensure!(told.contains("rolebinding"), "{told}");
+        let out = good(ns, &["disable", &namespace])?;
+        ensure!(out.contains("rolebinding"), "{out}");
         Ok(())
     };
     on_cluster(async |ns| with_in_place(ns, &["image-update", "in-place"], test(ns)).await)
@@ -388,25 +388,25 @@ fn what_is_waited_for_is_explained_and_taken_back() -> Result<()> {
     on_shared_cluster(async |ns| {
         let before = ns.start_pod(pods::pod("web", &[pods::stubborn("app"), pods::idle("other")])).await?;
         good(ns, &["restart", "pod/web", "-c", "app", "--grace=30s", "--mechanism=Runtime"])?;
-        let told = until("the stop", LONG, async || {
-            let told = good(ns, &["explain", "pod/web"])?;
-            Ok(Some(told).filter(|told| told.contains("Stopping") && told.contains("acknowledged")))
+        let out = until("the stop", LONG, async || {
+            let out = good(ns, &["explain", "pod/web"])?;
+            Ok(Some(out).filter(|out| out.contains("Stopping") && out.contains("acknowledged")))
         });
-        let told = told.await?;
+        let out = out.await?;
         for part in ["The daemon runs the preStop hook", "node1 is Ready", "pitstop-daemon-"] {
-            ensure!(told.contains(part), "{part:?} is not in\n{told}");
+            ensure!(out.contains(part), "{part:?} is not in\n{out}");
         }
         // Requests of the same second run in any order, so this one is created after the other has begun.
         let made = good(ns, &["restart", "pod/web", "-c", "other", "-o", "name"])?;
         let second = format!("crr/{}", made.trim().rsplit_once('/').context("no name")?.1);
-        let told = until("the wait", LONG, async || {
-            let told = good(ns, &["explain", &second])?;
-            Ok(Some(told).filter(|told| told.contains("Queued")))
+        let out = until("the wait", LONG, async || {
+            let out = good(ns, &["explain", &second])?;
+            Ok(Some(out).filter(|out| out.contains("Queued")))
         });
-        let told = told.await?;
-        ensure!(told.contains("goes first"), "{told}");
+        let out = out.await?;
+        ensure!(out.contains("goes first"), "{out}");
         good(ns, &["cancel", &second])?;
-        let Said { code, err, .. } = run(ns, &["explain", &second])?;
+        let CliOutput { code, err, .. } = run(ns, &["explain", &second])?;
         ensure!(code == 1 && err.contains("there is no"), "{code}: {err}");
         pods::assert_untouched(&before, &ns.pod("web").await?, "other")
     })
@@ -420,13 +420,13 @@ fn the_picture_stays_while_the_api_server_is_gone() -> Result<()> {
         let terminal = Terminal::start(ns, 30, 120, &["status", "deploy/web", "--watch"])?;
         terminal.until("the Pods", |text| text.contains("web-")).await?;
         ns.cluster.stop("apiserver")?;
-        let gone = terminal.until("how old it is", |text| text.contains("are as they were")).await;
+        let gone = terminal.until("how old it is", |text| text.contains(" s old: ")).await;
         ns.cluster.start("apiserver")?;
         let gone = gone?;
         ensure!(gone.contains("deployment/web") && gone.contains("web-"), "{gone}");
-        terminal.until("that it is current", |text| !text.contains("are as they were")).await?;
+        terminal.until("that it is current", |text| !text.contains(" s old: ")).await?;
         let (code, last, sane) = terminal.interrupt()?;
-        ensure!(code == 130 && sane && last.contains("Everything goes on"), "{code} {sane}: {last}");
+        ensure!(code == 130 && sane && last.contains("The requests continue"), "{code} {sane}: {last}");
         Ok(())
     })
 }
@@ -434,9 +434,9 @@ fn the_picture_stays_while_the_api_server_is_gone() -> Result<()> {
 #[test]
 fn an_installation_is_examined_good_and_bad() -> Result<()> {
     on_cluster(async |ns| {
-        let Said { code, out, err } = run(ns, &["doctor"])?;
+        let CliOutput { code, out, err } = run(ns, &["doctor"])?;
         ensure!(
-            code == 0 && out.contains("was seen to deny") && out.contains("0 errors"),
+            code == 0 && out.contains("enforces the policy") && out.contains("0 errors"),
             "{code}: {out}{err}"
         );
         let report: Value = serde_json::from_str(&good(ns, &["doctor", "-o", "json"])?)?;
@@ -444,7 +444,7 @@ fn an_installation_is_examined_good_and_bad() -> Result<()> {
         ns.cluster.kubectl(&["delete", "validatingadmissionpolicybinding", "pitstop-daemon"])?;
         let bad = run(ns, &["doctor"]);
         ns.cluster.install()?;
-        let Said { code, out, err } = bad?;
+        let CliOutput { code, out, err } = bad?;
         ensure!(code == 1 && out.contains("error") && out.contains("pitstop-daemon"), "{code}: {out}{err}");
         Ok(())
     })
@@ -457,9 +457,9 @@ fn before_an_uninstallation_what_is_at_work_is_named() -> Result<()> {
         ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
         let made = good(ns, &["restart", "pod/web", "--grace=10s", "--mechanism=Runtime", "-o", "name"])?;
         let request = made.trim().rsplit_once('/').context("no name")?.1;
-        let Said { code, out, err } = run(ns, &["doctor", "--before-uninstall"])?;
-        let told = [" at work: ", &format!("{}/{request}", ns.name)];
-        ensure!(code == 1 && told.iter().all(|told| out.contains(told)), "{code}: {out}{err}");
+        let CliOutput { code, out, err } = run(ns, &["doctor", "--before-uninstall"])?;
+        let words = [" at work: ", &format!("{}/{request}", ns.name)];
+        ensure!(code == 1 && words.iter().all(|word| out.contains(word)), "{code}: {out}{err}");
         good(ns, &["wait", &format!("crr/{request}"), "--timeout=90s"])?;
         let idle = async || Ok(Some(good(ns, &["doctor", "--before-uninstall"])?));
         let out = until("nothing to be at work", LONG, idle).await?;
@@ -474,14 +474,14 @@ fn the_order_book_of_a_node_is_shown() -> Result<()> {
         ns.start_pod(pods::pod("web", &[pods::stubborn("app")])).await?;
         good(ns, &["restart", "pod/web", "--grace=20s", "--mechanism=Runtime"])?;
         let order = format!("{}/web app", ns.name);
-        let told = until("the order", LONG, async || {
-            let told = good(ns, &["node", "node1"])?;
-            Ok(Some(told).filter(|told| told.contains(&order) && told.contains("Acknowledged")))
+        let out = until("the order", LONG, async || {
+            let out = good(ns, &["node", "node1"])?;
+            Ok(Some(out).filter(|out| out.contains(&order) && out.contains("Acknowledged")))
         });
-        let told = told.await?;
-        ensure!(told.contains("pitstop-daemon-") && told.contains("containerd"), "{told}");
-        let told = good(ns, &["status", "--all-namespaces"])?;
-        ensure!(told.contains(&format!("namespace/{}", ns.name)) && told.contains("Pod web: "), "{told}");
+        let out = out.await?;
+        ensure!(out.contains("pitstop-daemon-") && out.contains("containerd"), "{out}");
+        let out = good(ns, &["status", "--all-namespaces"])?;
+        ensure!(out.contains(&format!("namespace/{}", ns.name)) && out.contains("Pod web: "), "{out}");
         refused(ns, &["node", "none"], &["none"])
     })
 }

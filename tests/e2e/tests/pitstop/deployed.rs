@@ -190,8 +190,8 @@ async fn questions(cluster: &Cluster) -> Result<Vec<SubjectAccessReviewSpec>> {
             Some((name, subresource)) => (name.to_owned(), Some(subresource.to_owned())),
             None => (resource.name.clone(), None),
         };
-        let places = if resource.namespaced { vec![None, Some(NAMESPACE.to_owned())] } else { vec![None] };
-        for (verb, namespace) in VERBS.iter().flat_map(|verb| places.iter().map(move |place| (verb, place))) {
+        let scopes = if resource.namespaced { vec![None, Some(NAMESPACE.to_owned())] } else { vec![None] };
+        for (verb, namespace) in VERBS.iter().flat_map(|verb| scopes.iter().map(move |scope| (verb, scope))) {
             let attributes = ResourceAttributes {
                 group: Some(group.clone()),
                 resource: Some(name.clone()),
@@ -253,7 +253,7 @@ fn named(question: &SubjectAccessReviewSpec) -> String {
     let asked = question.resource_attributes.clone().unwrap_or_default();
     let group = asked.group.filter(|group| !group.is_empty()).unwrap_or_else(|| "core".to_owned());
     let subresource = asked.subresource.map(|name| format!("/{name}")).unwrap_or_default();
-    let place = asked.namespace.map(|name| format!("@{name}")).unwrap_or_default();
+    let scope = asked.namespace.map(|name| format!("@{name}")).unwrap_or_default();
     let (verb, resource) = (asked.verb.unwrap_or_default(), asked.resource.unwrap_or_default());
-    format!("{verb} {group}/{resource}{subresource}{place}")
+    format!("{verb} {group}/{resource}{subresource}{scope}")
 }

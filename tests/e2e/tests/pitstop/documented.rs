@@ -137,9 +137,9 @@ pub(crate) fn every_component(cluster: &Cluster, bases: &[&str]) -> Result<()> {
 
 fn dry_run(cluster: &Cluster, base: &Path, components: &[&str]) -> Result<()> {
     let folder = cluster.combined(base, components, &[])?;
-    let said = cluster.accepts(["-k", &folder.to_string_lossy()], "")?;
+    let output = cluster.accepts(["-k", &folder.to_string_lossy()], "")?;
     let objects: Vec<Object> = kustomize::load(&folder)?;
-    ensure!(said.lines().count() == objects.len(), "{} with {components:?}: {said}", base.display());
+    ensure!(output.lines().count() == objects.len(), "{} with {components:?}: {output}", base.display());
     Ok(())
 }
 

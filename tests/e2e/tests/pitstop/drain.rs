@@ -22,7 +22,7 @@ fn drained(containers: &[&str], strategy: Value) -> Value {
     requests::with_spec("drain", &spec)
 }
 
-fn ours(ns: &str) -> String {
+fn hold(ns: &str) -> String {
     format!(r#"[{{"userAgent":"ContainerRecreateRequest","key":"{ns}/drain"}}]"#)
 }
 
@@ -46,7 +46,7 @@ async fn gate_is(ns: &Ns, status: &str, limit: Duration) -> Result<String> {
 async fn in_drain(ns: &Ns) -> Result<(Pod, ContainerRecreateRequest)> {
     let before = ns.start_pod(pods::gated(pods::app("web"), &[GATE])).await?;
     let request = ns.create(drained(&["app"], json!({"unreadyGracePeriodSeconds": 600}))).await?;
-    assert_eq!(gate_is(ns, "False", SHORT).await?, ours(&ns.name));
+    assert_eq!(gate_is(ns, "False", SHORT).await?, hold(&ns.name));
     until("the drain to be told", SHORT, async || {
         let now = ns.request("drain").await?;
         let waits = requests::conditions(&now).get("Complete").is_some_and(|c| c == "False/Draining");
@@ -67,7 +67,7 @@ fn k5_the_first_stop_comes_a_whole_grace_after_the_pod_was_not_ready() -> Result
         })
         .await?;
         for type_ in [GATE, "pitstop.dev/ready"] {
-            assert_eq!(gate(&out, type_), ("False", ours(&ns.name).as_str()));
+            assert_eq!(gate(&out, type_), ("False", hold(&ns.name).as_str()));
         }
         let ready = pods::condition(&out, "Ready").context("no condition Ready")?;
         assert_eq!(ready.reason.as_deref(), Some("ReadinessGatesNotReady"), "it is the gates");
@@ -102,12 +102,12 @@ fn d24_a_pod_without_a_gate_stays_in_service_and_that_is_told() -> Result<()> {
         for about in ["Pod", "ContainerRecreateRequest"] {
             until(&format!("a warning on the {about}"), SHORT, async || {
                 let list = events.list(&ListParams::default()).await?.items;
-                let told = list.iter().any(|e| {
+                let warned = list.iter().any(|e| {
                     e.involved_object.kind.as_deref() == Some(about)
                         && e.type_.as_deref() == Some("Warning")
                         && e.reason.as_deref() == Some("NotDrained")
                 });
-                Ok(told.then_some(()))
+                Ok(warned.then_some(()))
             })
             .await?;
         }
@@ -140,7 +140,7 @@ fn d23_a_hold_of_a_request_that_was_deleted_meanwhile_is_swept() -> Result<()> {
 async fn deleted_meanwhile(ns: &Ns) -> Result<()> {
     ns.kubectl(&["delete", "crr", "drain", "--force", "--grace-period=0", "--timeout=10s"])?;
     ensure!(ns.requests().get_opt("drain").await?.is_none(), "no finalizer keeps it");
-    assert_eq!(gate(&ns.pod("web").await?, GATE), ("False", ours(&ns.name).as_str()));
+    assert_eq!(gate(&ns.pod("web").await?, GATE), ("False", hold(&ns.name).as_str()));
     Ok(())
 }
 
@@ -156,7 +156,7 @@ fn holds_of_other_writers_stay() -> Result<()> {
         };
         write("False", &format!("[{theirs}]"))?;
         ns.create(drained(&["app"], json!({"unreadyGracePeriodSeconds": 2}))).await?;
-        let both = format!("{},{theirs}]", ours(&ns.name).trim_end_matches(']'));
+        let both = format!("{},{theirs}]", hold(&ns.name).trim_end_matches(']'));
         until("both holds", SHORT, async || {
             Ok((gate(&ns.pod("web").await?, GATE) == ("False", both.as_str())).then_some(()))
         })

@@ -10,7 +10,7 @@ use pitstop_e2e::system::{self, NAMESPACE, WEBHOOK};
 use pitstop_e2e::{Context, Ns, Result, SHORT, bail, cluster, ensure, on_cluster, pods, until};
 use serde_json::{Value, json};
 
-const OURS: &str = "pitstop.dev/ready";
+const GATE: &str = "pitstop.dev/ready";
 const OPT_IN: &str = "pitstop.dev/readiness-gate";
 
 fn plain(name: &str) -> Value {
@@ -36,21 +36,21 @@ fn gates(pod: &Pod) -> Vec<String> {
 /// Which Pods get the gate, before and after the namespace opts in.
 async fn who_gets_it(ns: &Ns) -> Result<()> {
     assert_eq!(gates_of(ns, plain("outside")).await?, [""; 0]);
-    assert_eq!(gates_of(ns, labelled("alone", "enabled")).await?, [OURS]);
+    assert_eq!(gates_of(ns, labelled("alone", "enabled")).await?, [GATE]);
     ns.cluster.kubectl(&["label", "namespace", &ns.name, &format!("{OPT_IN}=enabled")])?;
     // The API server may see the namespace's label a moment later.
     let mut tries = 0;
     until("a gate by the namespace's label", SHORT, async || {
         tries += 1;
-        Ok((gates_of(ns, plain(&format!("try-{tries}"))).await? == [OURS]).then_some(()))
+        Ok((gates_of(ns, plain(&format!("try-{tries}"))).await? == [GATE]).then_some(()))
     })
     .await?;
     assert_eq!(gates_of(ns, labelled("out", "disabled")).await?, [""; 0]);
-    assert_eq!(gates_of(ns, labelled("twice", "enabled")).await?, [OURS], "once");
-    let has = pods::gated(plain("has"), &[OURS, "KruisePodReady"]);
-    assert_eq!(gates_of(ns, has).await?, [OURS, "KruisePodReady"]);
+    assert_eq!(gates_of(ns, labelled("twice", "enabled")).await?, [GATE], "once");
+    let has = pods::gated(plain("has"), &[GATE, "KruisePodReady"]);
+    assert_eq!(gates_of(ns, has).await?, [GATE, "KruisePodReady"]);
     let other = pods::gated(plain("other"), &["KruisePodReady"]);
-    assert_eq!(gates_of(ns, other).await?, ["KruisePodReady", OURS]);
+    assert_eq!(gates_of(ns, other).await?, ["KruisePodReady", GATE]);
     // The controller opens it, or the Pod would never be ready.
     let ready = ns.ready("other").await?;
     for type_ in gates(&ready) {
@@ -93,7 +93,7 @@ async fn by_webhook(ns: &Ns) -> Result<()> {
     let mut tries = 0;
     until("the webhook to be asked", SHORT, async || {
         tries += 1;
-        Ok((gates_of(ns, labelled(&format!("first-{tries}"), "enabled")).await? == [OURS]).then_some(()))
+        Ok((gates_of(ns, labelled(&format!("first-{tries}"), "enabled")).await? == [GATE]).then_some(()))
     })
     .await?;
     who_gets_it(ns).await
@@ -128,7 +128,7 @@ fn the_right_to_patch_the_status_is_good_for_two_conditions() -> Result<()> {
     on_cluster(async |ns| {
         ns.start_pod(pods::app("web")).await?;
         let condition = |type_: &str, status: &str| json!({"status": {"conditions": [{"type": type_, "status": status, "message": "[]"}]}});
-        for type_ in ["KruisePodReady", OURS] {
+        for type_ in ["KruisePodReady", GATE] {
             if let Err((code, error)) = forged(ns, &condition(type_, "False")).await? {
                 bail!("{type_}: {code} {error}");
             }

@@ -44,9 +44,9 @@ fn the_daemon_does_its_work_under_its_own_seccomp_profile() -> Result<()> {
         let id = id.rsplit('/').next().context("no ID")?;
         let bundle = node.join("run/containerd/io.containerd.runtime.v2.task/k8s.io").join(id);
         let config: Value = serde_json::from_str(&fs::read_to_string(bundle.join("config.json"))?)?;
-        let (told, file) = (&config["linux"]["seccomp"], serde_json::from_str::<Value>(&profile()?)?);
-        assert_eq!(told["defaultAction"], "SCMP_ACT_ERRNO");
-        assert_eq!(names(&told["syscalls"]), names(&file["syscalls"]));
+        let (profile, file) = (&config["linux"]["seccomp"], serde_json::from_str::<Value>(&profile()?)?);
+        assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
+        assert_eq!(names(&profile["syscalls"]), names(&file["syscalls"]));
 
         // Every type of hook: in the container, over the network, by a name that must be resolved.
         let hooked = |mut container: Value, hook: Value| {
@@ -141,28 +141,28 @@ async fn nobody_gets_in(cluster: &Cluster) -> Result<()> {
         (workload("ReplicaSet", "intruder"), "only Deployments have ReplicaSets"),
         (token, "no Secret holds a token"),
     ] {
-        let said = refused(cluster, dry, &input)?;
-        ensure!(said.contains(text), "{input}: {said}");
+        let error = refused(cluster, dry, &input)?;
+        ensure!(error.contains(text), "{input}: {error}");
     }
     // The DaemonSet controller may create Pods with the daemon's account only.
     let as_daemon_sets = ["--as=system:serviceaccount:kube-system:daemon-set-controller"];
-    let said = refused(cluster, &[dry, &as_daemon_sets].concat(), &pod_of(CONTROLLER))?;
-    ensure!(said.contains(pods_only), "{said}");
+    let error = refused(cluster, &[dry, &as_daemon_sets].concat(), &pod_of(CONTROLLER))?;
+    ensure!(error.contains(pods_only), "{error}");
     for account in [DAEMON, CONTROLLER, "default"] {
-        let said = refused(cluster, &["--namespace", NAMESPACE, "create", "token", account], &Value::Null)?;
-        ensure!(said.contains("only kubelets ask for tokens"), "{account}: {said}");
+        let error = refused(cluster, &["--namespace", NAMESPACE, "create", "token", account], &Value::Null)?;
+        ensure!(error.contains("only kubelets ask for tokens"), "{account}: {error}");
     }
     let daemon = system::daemon(cluster).await?.metadata.name.context("a Pod without a name")?;
-    let said = refused(
+    let error = refused(
         cluster,
         &["--namespace", NAMESPACE, "exec", &daemon, "--", "/pitstop-daemon"],
         &Value::Null,
     )?;
-    ensure!(said.contains("nobody enters a Pod"), "{said}");
+    ensure!(error.contains("nobody enters a Pod"), "{error}");
     let debug =
         ["--namespace", NAMESPACE, "debug", &daemon, "--image=pitstop.dev/test/busybox:1", "--", "true"];
-    let said = refused(cluster, &debug, &Value::Null)?;
-    ensure!(said.contains("nor adds a container"), "{said}");
+    let error = refused(cluster, &debug, &Value::Null)?;
+    ensure!(error.contains("nor adds a container"), "{error}");
     // Other namespaces are not restricted.
     let elsewhere = ["--namespace", "default", "create", "--dry-run=server", "--filename", "-"];
     cluster.kubectl_with(&elsewhere, &pod_of("default").to_string())?;

@@ -63,7 +63,7 @@ async fn done(
 
 /// Waits for the Warning `FailedPreStopHook` on the Pod and on the request; gives back what the condition says.
 async fn warned(ns: &Ns, pod: &Pod, over: &ContainerRecreateRequest) -> Result<String> {
-    let told = requests::condition(over, "PreStopHookFailed").context("no condition PreStopHookFailed")?;
+    let warning = requests::condition(over, "PreStopHookFailed").context("no condition PreStopHookFailed")?;
     assert_eq!(requests::conditions(over)["PreStopHookFailed"], "True/FailedPreStopHook");
     let events: Api<Event> = Api::namespaced(ns.cluster.client.clone(), &ns.name);
     for uid in [&pod.metadata.uid, &over.metadata.uid] {
@@ -76,9 +76,9 @@ async fn warned(ns: &Ns, pod: &Pod, over: &ContainerRecreateRequest) -> Result<S
         })
         .await?;
         assert_eq!(event.type_.as_deref(), Some("Warning"));
-        assert_eq!(event.note.unwrap_or_default(), format!("Request {}/again: {}", ns.name, told.message));
+        assert_eq!(event.note.unwrap_or_default(), format!("Request {}/again: {}", ns.name, warning.message));
     }
-    Ok(told.message.clone())
+    Ok(warning.message.clone())
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn a_failing_hook_warns_and_the_stop_goes_ahead() -> Result<()> {
         let hook = exec("echo the-password >&2; echo tried >>/data/hooks; exit 3");
         let (before, request) = ask(ns, pod(pods::idle("app"), &hook), 30).await?;
         let (over, _) = done(ns, &before, &request).await?;
-        let told = warned(ns, &before, &over).await?;
+        let warning = warned(ns, &before, &over).await?;
         let text = "container app: the preStop command ended with exit code 3, and the stop went ahead";
-        assert_eq!(told, text, "and nothing of what it printed");
+        assert_eq!(warning, text, "and nothing of what it printed");
         assert_eq!(written(ns).await?, ["tried"]);
         Ok(())
     })
@@ -150,8 +150,8 @@ fn d21_tcp_socket_warns_and_the_stop_goes_ahead() -> Result<()> {
         let (before, request) =
             ask(ns, pod(pods::idle("app"), &json!({"tcpSocket": {"port": 80}})), 30).await?;
         let (over, _) = done(ns, &before, &request).await?;
-        let told = warned(ns, &before, &over).await?;
-        assert!(told.contains("tcpSocket is not supported for preStop hooks"), "{told}");
+        let warning = warned(ns, &before, &over).await?;
+        assert!(warning.contains("tcpSocket is not supported for preStop hooks"), "{warning}");
         Ok(())
     })
 }
@@ -163,8 +163,8 @@ fn d20_a_hook_ends_with_the_grace() -> Result<()> {
         let (before, request) = ask(ns, pod(pods::idle("app"), &hook), 4).await?;
         let (over, took) = done(ns, &before, &request).await?;
         assert!((3..15).contains(&took), "ended after {took} s");
-        let told = warned(ns, &before, &over).await?;
-        assert!(told.contains("app: the preStop command did not end within"), "{told}");
+        let warning = warned(ns, &before, &over).await?;
+        assert!(warning.contains("app: the preStop command did not end within"), "{warning}");
         assert_eq!(written(ns).await?, ["begin"]);
         Ok(())
     })
@@ -220,8 +220,8 @@ fn the_runtime_starts_anew_during_a_hook() -> Result<()> {
         ns.logged("web", "sidecar", "begin").await?;
         ns.cluster.kill("containerd@node1")?;
         let (over, _) = done(ns, &before, &request).await?;
-        let told = warned(ns, &before, &over).await?;
-        assert!(told.starts_with("container app: the preStop command could not be run"), "{told}");
+        let warning = warned(ns, &before, &over).await?;
+        assert!(warning.starts_with("container app: the preStop command could not be run"), "{warning}");
         Ok(())
     })
 }

@@ -210,10 +210,10 @@ fn the_controller_may_write_other_versions_of_an_image_and_nothing_else() -> Res
             |list: &str, name: &str, image: &str| json!({"spec": {list: [{"name": name, "image": image}]}});
         let version = |tag: &str| format!("{}:{tag}", images::REPOSITORY);
         let denied = |what: &str, result: Result<String>| {
-            let said = result.map_or_else(|error| format!("{error:#}"), |_| "it is allowed".to_owned());
+            let refusal = result.map_or_else(|error| format!("{error:#}"), |_| "it is allowed".to_owned());
             ensure!(
-                said.contains("pitstop may") || said.to_lowercase().contains("forbidden"),
-                "{what}: {said}"
+                refusal.contains("pitstop may") || refusal.to_lowercase().contains("forbidden"),
+                "{what}: {refusal}"
             );
             Ok(())
         };

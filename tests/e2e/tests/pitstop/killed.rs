@@ -116,7 +116,7 @@ impl Step {
         let image = images::image(pod, "app")?;
         let (is_new, runs_new) = (image.contains('@'), pods::id(pod, "app")? != old);
         let waits = images::reason(update).unwrap_or_default();
-        let is_told = match self {
+        let reported = match self {
             Self::Accepted | Self::Pulling => waits == "Pulling",
             _ => true,
         };
@@ -126,7 +126,7 @@ impl Step {
             Self::RollingBack => !is_new && runs_new,
             _ => !is_new && !runs_new,
         };
-        Ok(status.phase == Some(phase) && status.completion_time.is_none() && accepted && is_told && in_pod)
+        Ok(status.phase == Some(phase) && status.completion_time.is_none() && accepted && reported && in_pod)
     }
 }
 
@@ -251,7 +251,7 @@ impl Scene {
                 if goes_back { (Phase::RolledBack, "NotReady", 2) } else { (Phase::Succeeded, "Updated", 1) };
             ensure!(reason == expected && status.phase == Some(phase), "{name}: {status:?}");
             let (before, after) = (&self.before[name], ns.ready(name).await?);
-            pods::assert_same_place(before, &after)?;
+            pods::assert_same_identity(before, &after)?;
             pods::assert_untouched(before, &after, "other")?;
             let restarts = pods::restarts(&after, "app")? - pods::restarts(before, "app")?;
             let seen = instances.borrow().get(name).cloned().unwrap_or_default();

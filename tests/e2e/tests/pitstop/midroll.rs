@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::updates::{begin, image, images};
 
 /// Waits until an update under way has updated `count` Pods: the status may still show the previous update.
-async fn current(ns: &Ns, count: i32) -> Result<()> {
+async fn until_current(ns: &Ns, count: i32) -> Result<()> {
     until("Pods to be updated", LONG, async || {
         let status = get(ns).await?.status.unwrap_or_default();
         let goes_on = status.update.as_ref().is_some_and(|update| update.ended.is_none());
@@ -29,7 +29,7 @@ async fn current(ns: &Ns, count: i32) -> Result<()> {
 async fn half(ns: &Ns, kind: &str, replicas: u32) -> Result<BTreeMap<String, Pod>> {
     let before = begin(ns, kind, replicas, &json!({"soakSeconds": 3})).await?;
     change_parked(ns, kind, &image("2"))?;
-    current(ns, 1).await?;
+    until_current(ns, 1).await?;
     Ok(before)
 }
 
@@ -81,7 +81,7 @@ fn an_autoscaler_scales_it_in_mid_roll() -> Result<()> {
         images(ns, "2").await?;
         // A scale-down during the next update.
         change_parked(ns, "Deployment", &image("big"))?;
-        current(ns, 1).await?;
+        until_current(ns, 1).await?;
         ns.kubectl(&[
             "patch",
             "hpa/web",

@@ -143,8 +143,8 @@ fn what_no_puller_pod_can_pull_stops_nothing_and_its_words_are_told() -> Result<
         ensure!(made_without_secrets(ns, &mark)? == 2, "one for each but where the quota is full");
         no_puller_is_left(ns).await?;
         let password = credentials(&ns.cluster)?.password;
-        let told = ns.kubectl(&["get", "piu,events", "--output=yaml"])?;
-        ensure!(!told.contains(&password), "the password is in a status or an event");
+        let output = ns.kubectl(&["get", "piu,events", "--output=yaml"])?;
+        ensure!(!output.contains(&password), "the password is in a status or an event");
         Ok(())
     })
 }

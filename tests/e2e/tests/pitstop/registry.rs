@@ -118,8 +118,8 @@ fn a_registry_that_refuses_stops_nothing_and_its_words_are_told() -> Result<()> 
             pods::assert_untouched(&before, &ns.pod("web").await?, container)?;
         }
         let password = credentials(&ns.cluster)?.password;
-        let told = ns.kubectl(&["get", "piu,events", "--output=yaml"])?;
-        ensure!(!told.contains(&password), "the password is in a status or an event");
+        let output = ns.kubectl(&["get", "piu,events", "--output=yaml"])?;
+        ensure!(!output.contains(&password), "the password is in a status or an event");
         Ok(())
     })
 }

@@ -3,7 +3,7 @@
 
 use pitstop_api::rollout::UpdateEnd;
 use pitstop_e2e::images::with_workloads;
-use pitstop_e2e::workloads::{all, change_parked, rolls_natively, says, update_ended};
+use pitstop_e2e::workloads::{all, change_parked, rolls_natively, until_reason, update_ended};
 use pitstop_e2e::{Context as _, LONG, Ns, Result, SHORT, ensure, on_cluster, pods, until};
 use serde_json::json;
 
@@ -18,7 +18,7 @@ async fn unmarked(ns: &Ns, kind: &str) -> Result<()> {
 }
 
 /// Waits for an event of the workload with that reason.
-async fn told(ns: &Ns, workload: &str, reason: &str) -> Result<()> {
+async fn until_event(ns: &Ns, workload: &str, reason: &str) -> Result<()> {
     until(reason, SHORT, async || {
         Ok(ns.kubectl(&["events", &format!("--for={workload}")])?.contains(reason).then_some(()))
     })
@@ -31,7 +31,7 @@ fn a_user_releases_it_in_the_midst() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "StatefulSet", 2, &json!({"soakSeconds": 600})).await?;
         change_parked(ns, "StatefulSet", &image("2"))?;
-        says(ns, "Updating").await?;
+        until_reason(ns, "Updating").await?;
         let names = [("set db --namespace=shop", &*format!("set web --namespace={}", ns.name))];
         ns.cluster.documented("release-a-workload", &names)?;
         update_ended(ns, UpdateEnd::Superseded).await?;
@@ -46,7 +46,7 @@ fn a_user_resumes_a_deployment_in_the_midst() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 600})).await?;
         change_parked(ns, "Deployment", &image("2"))?;
-        says(ns, "Updating").await?;
+        until_reason(ns, "Updating").await?;
         ns.kubectl(&["rollout", "resume", "deployment/web"])?;
         update_ended(ns, UpdateEnd::Superseded).await?;
         rolls_natively(ns, "deployment/web", &before).await?;
@@ -82,12 +82,12 @@ fn a_workload_whose_rollout_is_deleted_is_released() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "Deployment", 2, &json!({"soakSeconds": 600})).await?;
         change_parked(ns, "Deployment", &image("2"))?;
-        says(ns, "Updating").await?;
+        until_reason(ns, "Updating").await?;
         ns.kubectl(&["delete", "ipr/web"])?;
         unmarked(ns, "Deployment").await?;
         rolls_natively(ns, "deployment/web", &before).await?;
         images(ns, "2").await?;
-        told(ns, "deployment/web", "WorkloadReleased").await
+        until_event(ns, "deployment/web", "WorkloadReleased").await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }
@@ -98,14 +98,14 @@ fn a_workload_whose_update_has_failed_stays_as_it_is() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "StatefulSet", 2, &json!({"soakSeconds": 1})).await?;
         change_parked(ns, "StatefulSet", &image("none"))?;
-        says(ns, "PodsFailed").await?;
+        until_reason(ns, "PodsFailed").await?;
         ns.kubectl(&["delete", "ipr/web"])?;
         unmarked(ns, "StatefulSet").await?;
         ensure!(field(ns, "StatefulSet", ".spec.updateStrategy.rollingUpdate.partition")? == "2147483647");
         for (name, pod) in &all(ns).await? {
             pods::assert_untouched(before.get(name).context("a new Pod")?, pod, "app")?;
         }
-        told(ns, "statefulset/web", "WorkloadLeftParked").await
+        until_event(ns, "statefulset/web", "WorkloadLeftParked").await
     };
     on_cluster(async |ns| with_workloads(ns, test(ns)).await)
 }

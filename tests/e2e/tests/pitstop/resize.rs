@@ -144,13 +144,13 @@ fn refusals_are_told_in_the_users_words_and_change_nothing() -> Result<()> {
         let message = api(ns).get("quota").await?.status.unwrap_or_default().message;
         let last = message.rsplit("limited: ").next().unwrap_or_default();
         assert!(message.starts_with(words) && last == "requests.cpu=150m", "{message}");
-        let told = until("the event that tells of the quota", SHORT, async || {
+        let note = until("the event that tells of the quota", SHORT, async || {
             let fields = ["get", "events", "--output=jsonpath={range .items[*]}{.message}{\"\\n\"}{end}"];
             let notes = ns.kubectl(&fields)?;
             Ok(notes.lines().find(|note| note.contains(words)).map(str::to_owned))
         });
-        let told = told.await?;
-        assert!(told.ends_with("limited: requests.cpu=150m"), "{told}");
+        let note = note.await?;
+        assert!(note.ends_with("limited: requests.cpu=150m"), "{note}");
 
         let gpu = resize("gpu", "app", &json!({"limits": {"nvidia.com/gpu": "1"}}));
         let refused = create(ns, gpu).await.unwrap_err().to_string();

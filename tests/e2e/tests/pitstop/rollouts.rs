@@ -7,8 +7,8 @@ use kube::Api;
 use kube::api::DeleteParams;
 use pitstop_e2e::system;
 use pitstop_e2e::workloads::{
-    all, assert_all_restarted, create, get, no_requests_left, ready, restarted, rollout, rolls_natively,
-    says, workload,
+    all, assert_all_restarted, create, get, is_rolled_out, no_requests_left, ready, restarted, rollout,
+    rolls_natively, until_reason, workload,
 };
 use pitstop_e2e::{
     Context as _, LONG, Ns, Result, SHORT, bail, ensure, on_cluster, on_shared_cluster, pods, until,
@@ -23,7 +23,7 @@ async fn restarts_in_place(ns: &Ns, kind: &str, count: u32) -> Result<()> {
     let generation = || ns.kubectl(&["get", &resource, "-o", "jsonpath={.metadata.generation}"]);
     let untouched = generation()?;
     create(ns, &rollout(kind, &json!({"strategy": {"soakSeconds": 1, "maxUnavailable": 2}})))?;
-    says(ns, "NothingRequested").await?;
+    until_reason(ns, "NothingRequested").await?;
 
     let patch = "{\"spec\":{\"restartedAt\":\"2026-11-26T10:00:00Z\"}}";
     ns.kubectl(&["patch", "ipr", "web", "--type=merge", "-p", patch])?;
@@ -34,8 +34,7 @@ async fn restarts_in_place(ns: &Ns, kind: &str, count: u32) -> Result<()> {
     assert_all_restarted(&before, &after, "app")?;
     assert_all_restarted(&before, &after, "sidecar")?;
     ensure!(generation()? == untouched, "the workload was changed");
-    let said = ns.kubectl(&["rollout", "status", &resource, "--timeout=30s"])?;
-    ensure!(said.contains("successfully rolled out") || said.contains("roll out complete"), "{said}");
+    is_rolled_out(ns, &resource)?;
     no_requests_left(ns).await?;
 
     // A change of the template still goes the native way.
@@ -66,7 +65,7 @@ fn a_pod_that_is_made_during_a_restart_is_left_alone() -> Result<()> {
         let before = ready(ns, 3).await?;
         let strategy = json!({"soakSeconds": 2, "maxUnavailable": 1});
         create(ns, &rollout("Deployment", &json!({"strategy": strategy, "restartedAt": "one"})))?;
-        says(ns, "Restarting").await?;
+        until_reason(ns, "Restarting").await?;
         // Creation times have whole seconds.
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         let gone = before.keys().next_back().context("no Pod")?;
@@ -106,7 +105,7 @@ fn a_canary_that_fails_spares_the_others() -> Result<()> {
                 &json!({"strategy": strategy, "restartedAt": "one", "progressDeadlineSeconds": 15}),
             ),
         )?;
-        let stalled = says(ns, "ProgressDeadlineExceeded").await?.status.context("no status")?;
+        let stalled = until_reason(ns, "ProgressDeadlineExceeded").await?.status.context("no status")?;
         ensure!((stalled.pods, stalled.current, stalled.started) == (3, 0, 1), "{stalled:?}");
         let after = all(ns).await?;
         for name in ["web-0", "web-1"] {
@@ -131,7 +130,7 @@ fn a_disruption_budget_holds_a_restart_back() -> Result<()> {
         )?;
         let strategy = json!({"soakSeconds": 1, "maxUnavailable": 3});
         create(ns, &rollout("Deployment", &json!({"strategy": strategy, "restartedAt": "one"})))?;
-        says(ns, "DisruptionBudget").await?;
+        until_reason(ns, "DisruptionBudget").await?;
         for (name, pod) in all(ns).await? {
             pods::assert_untouched(before.get(&name).context("a new Pod")?, &pod, "app")?;
         }
@@ -145,11 +144,11 @@ fn a_disruption_budget_holds_a_restart_back() -> Result<()> {
 fn what_cannot_be_restarted_says_why() -> Result<()> {
     on_shared_cluster(async |ns| {
         create(ns, &rollout("Deployment", &json!({"restartedAt": "one"})))?;
-        says(ns, "TargetNotFound").await?;
+        until_reason(ns, "TargetNotFound").await?;
         let mut object = workload("Deployment", 1);
         object["spec"]["strategy"] = json!({"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}});
         create(ns, &object)?;
-        says(ns, "NeedsUnavailability").await?;
+        until_reason(ns, "NeedsUnavailability").await?;
         let mut second = rollout("Deployment", &json!({"restartedAt": "one"}));
         second["metadata"]["name"] = json!("second");
         create(ns, &second)?;
@@ -230,7 +229,7 @@ fn a_restart_goes_on_after_the_controller_was_killed() -> Result<()> {
                 &json!({"restartedAt": "one", "strategy": {"soakSeconds": 2, "maxUnavailable": 1}}),
             ),
         )?;
-        says(ns, "Restarting").await?;
+        until_reason(ns, "Restarting").await?;
         for _ in 0..2 {
             let current = get(ns).await?.status.unwrap_or_default().current;
             system::kill_9(&[system::leader(&ns.cluster).await?])?;

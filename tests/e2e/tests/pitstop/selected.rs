@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use pitstop_e2e::images::{REPOSITORY, server, with_workloads};
-use pitstop_e2e::workloads::{all, create, get, merged, no_requests_left, ready, restarted, says};
+use pitstop_e2e::workloads::{all, create, get, merged, no_requests_left, ready, restarted, until_reason};
 use pitstop_e2e::{Context as _, Ns, Result, SHORT, ensure, on_cluster, on_shared_cluster, pods, until};
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ fn selected_pods_get_what_the_rollout_says() -> Result<()> {
             Ok(Some(()).filter(|()| cpu(&four).as_deref() == Some("20m") && pods::is_ready(&four)))
         })
         .await?;
-        says(ns, "Updated").await?;
+        until_reason(ns, "Updated").await?;
         images(ns, "2").await?;
         let one = ns.pods().get("one").await?;
         ensure!(cpu(&one).as_deref() == Some("15m"), "{:?}", cpu(&one));
@@ -93,7 +93,7 @@ fn what_selected_pods_cannot_get_stops_nothing() -> Result<()> {
         let before = made(ns).await?;
         let image = |image: &str| json!({"images": [{"name": "app", "image": image}], "strategy": {"soakSeconds": 0}});
         create(ns, &selects(&image(&format!("{REPOSITORY}:none"))))?;
-        let status = says(ns, "PodsFailed").await?.status.context("no status")?;
+        let status = until_reason(ns, "PodsFailed").await?.status.context("no status")?;
         ensure!(status.pods_of_interest.iter().any(|pod| pod.message.contains("not found")), "{status:?}");
         let other = json!({"spec": image("pitstop.dev/test/other:2")}).to_string();
         ns.kubectl(&["patch", "ipr", "web", "--type=merge", "-p", &other])?;
@@ -109,7 +109,7 @@ fn what_selected_pods_cannot_get_stops_nothing() -> Result<()> {
         ns.pods().delete("three", &DeleteParams::default()).await?;
         let good = json!({"spec": image(&format!("{REPOSITORY}:2"))}).to_string();
         ns.kubectl(&["patch", "ipr", "web", "--type=merge", "-p", &good])?;
-        says(ns, "Updated").await?;
+        until_reason(ns, "Updated").await?;
         // The rollout does not wait for a Pod that is being deleted.
         ready(ns, 2).await?;
         images(ns, "2").await

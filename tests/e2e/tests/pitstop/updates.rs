@@ -7,7 +7,7 @@ use pitstop_api::rollout::{PodState, Update, UpdateEnd};
 use pitstop_e2e::images::{REPOSITORY, with_parking, with_workloads};
 use pitstop_e2e::registry::tag;
 use pitstop_e2e::workloads::{
-    all, change_parked, create, get, is_rolled_out, ready, rollout, rolls_natively, says, servers,
+    all, change_parked, create, get, is_rolled_out, ready, rollout, rolls_natively, servers, until_reason,
     update_ended,
 };
 use pitstop_e2e::{Context as _, LONG, Ns, Result, ensure, on_cluster, pods, until};
@@ -33,7 +33,7 @@ async fn begin_with(
     let replicas = workload["spec"]["replicas"].as_u64().unwrap_or(1);
     let before = ready(ns, usize::try_from(replicas)?).await?;
     create(ns, &rollout(kind, &json!({"templateChanges": "InPlace", "strategy": strategy})))?;
-    says(ns, "NothingRequested").await?;
+    until_reason(ns, "NothingRequested").await?;
     Ok(before)
 }
 
@@ -141,7 +141,7 @@ fn an_image_that_is_not_there_stops_nothing() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "StatefulSet", 2, &json!({"soakSeconds": 1})).await?;
         change_parked(ns, "StatefulSet", &image("none"))?;
-        let stalled = says(ns, "PodsFailed").await?.status.context("no status")?;
+        let stalled = until_reason(ns, "PodsFailed").await?.status.context("no status")?;
         let mut failed =
             stalled.pods_of_interest.iter().filter(|pod| pod.state == PodState::Failed).peekable();
         ensure!(
@@ -174,7 +174,7 @@ fn pods_that_were_updated_go_back() -> Result<()> {
         let over = update_ended(ns, UpdateEnd::RolledBack).await?.status.context("no status")?;
         let why = over.update.context("no update")?.message;
         ensure!(why.starts_with("Pod web-1 failed: "), "{why}");
-        says(ns, "RolledBack").await?;
+        until_reason(ns, "RolledBack").await?;
         let after = ready(ns, 3).await?;
         images(ns, "1").await?;
         let uid = |pod: &Pod| pod.metadata.uid.clone();
@@ -207,17 +207,17 @@ fn a_tag_that_moves_means_what_it_meant_for_the_first_pod() -> Result<()> {
         let strategy = json!({"soakSeconds": 3, "canary": {"pods": 1}});
         let before = begin(ns, "StatefulSet", 3, &strategy).await?;
         change_parked(ns, "StatefulSet", &image(&ns.name))?;
-        let told = until("the first node to have pulled it", LONG, async || {
+        let pulled = until("the first node to have pulled it", LONG, async || {
             let update = get(ns).await?.status.and_then(|status| status.update);
             Ok(update.and_then(|update| update.images.into_iter().next()))
         })
         .await?;
-        ensure!(told.image == named, "{told:?}");
+        ensure!(pulled.image == named, "{pulled:?}");
         tag(&ns.cluster, &format!("{REPOSITORY}:big"), &named)?;
         update_ended(ns, UpdateEnd::Updated).await?;
         let after = all(ns).await?;
         assert_updated(&before, &after)?;
-        let pinned = format!("{named}@{}", told.digest);
+        let pinned = format!("{named}@{}", pulled.digest);
         for (name, pod) in &after {
             let has = pod.spec.as_ref().and_then(|spec| spec.containers.first()?.image.as_ref());
             ensure!(has == Some(&pinned), "{name}: {has:?}");
@@ -234,7 +234,7 @@ fn an_image_that_crashes_is_one_pods_matter() -> Result<()> {
     let test = async |ns: &Ns| {
         let before = begin(ns, "StatefulSet", 3, &json!({"soakSeconds": 1, "canary": {"pods": 1}})).await?;
         change_parked(ns, "StatefulSet", &image("crash"))?;
-        says(ns, "PodsFailed").await?;
+        until_reason(ns, "PodsFailed").await?;
         ready(ns, 3).await?;
         ns.kubectl(&["delete", "pod", "web-1", "--wait=true"])?;
         let after = ready(ns, 3).await?;

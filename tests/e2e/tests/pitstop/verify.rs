@@ -8,8 +8,8 @@ use kube::Api;
 use kube::api::PostParams;
 use pitstop_api::logic::cgroup::{self, Kind, Overhead, Part};
 use pitstop_api::nodework::{
-    Answer, AnswerReason, AnswerState, NodeWork, NodeWorkSpec, Observed, Order, OrderContainer, OrderPod,
-    Verify,
+    Answer, AnswerReason, AnswerState, CgroupReading, NodeWork, NodeWorkSpec, Order, OrderContainer,
+    OrderPod, Verify,
 };
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_e2e::ns::NODE;
@@ -72,7 +72,7 @@ fn resources(pod: &Pod, container: &str) -> Result<Resources> {
 }
 
 /// Differences between the cgroups and the Pod's spec.
-fn differences(pod: &Pod, container: &str, observed: &Observed) -> Result<Vec<String>> {
+fn differences(pod: &Pod, container: &str, observed: &CgroupReading) -> Result<Vec<String>> {
     let part = |name| Ok(Part { kind: Kind::Main, resources: resources(pod, name)? });
     let parts = ["app", "sidecar"].map(part).into_iter().collect::<Result<Vec<_>>>()?;
     let own = cgroup::container_differs(&resources(pod, container)?, &observed.container);

@@ -65,8 +65,8 @@ async fn restarts_and_resizes(ns: &Ns) -> Result<()> {
     ensure!(memory == "192Mi", "the limit after the resize: {memory}");
 
     paste("try-prestop-hooks")?;
-    let said = ns.kubectl(&["logs", "hook-0", "--previous"])?;
-    ensure!(said.contains("the hook ran"), "{said}");
+    let output = ns.kubectl(&["logs", "hook-0", "--previous"])?;
+    ensure!(output.contains("the hook ran"), "{output}");
 
     paste("try-restart-through-the-kubelet")?;
     ensure!(pods::restarts(&ns.pod("job").await?, "job")? == 1, "not restarted through the kubelet");

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use pitstop_api::rollout::TargetKind;
 use pitstop_controller_core::hold::Force;
-use pitstop_controller_core::hold::admission::Crowd;
+use pitstop_controller_core::hold::admission::Usage;
 use pitstop_controller_core::key::{KindId, ObjectKey};
-use pitstop_controller_core::kind::{Around, Ended, Relative};
+use pitstop_controller_core::kind::{Ended, Lookup, Relative};
 use pitstop_controller_core::pod::Pod;
 use pitstop_controller_core::rollout::Rollout;
 use pitstop_controller_core::workload::Parking;
@@ -33,11 +33,11 @@ impl Surroundings<'_> {
     }
 }
 
-impl Around<Rollout> for Surroundings<'_> {
+impl Lookup<Rollout> for Surroundings<'_> {
     fn force(&self) -> Force {
         Force::default()
     }
-    fn crowd(&self) -> Option<Crowd<'_>> {
+    fn usage(&self) -> Option<Usage<'_>> {
         None
     }
     fn begun(&self) -> Vec<&Rollout> {
@@ -71,7 +71,7 @@ impl Around<Rollout> for Surroundings<'_> {
     fn selects_too_many(&self) -> bool {
         false
     }
-    fn given_by(&self, _: &Pod) -> Option<ObjectKey> {
+    fn older_rival(&self, _: &Pod) -> Option<ObjectKey> {
         None
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {

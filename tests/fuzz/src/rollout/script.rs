@@ -35,12 +35,12 @@ struct Story {
     /// Whether more than the image differs.
     other: bool,
     restart: u8,
-    pods: Vec<Told>,
+    pods: Vec<Member>,
     budget: bool,
 }
 
 /// A Pod in the texts.
-struct Told {
+struct Member {
     ready: bool,
     deleting: bool,
     made: u8,
@@ -55,7 +55,7 @@ pub(super) fn run(input: &[u8]) {
 
 impl Story {
     fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
-        let pods = (0..u.int_in_range(0..=4)?).map(|_| Told::draw(u)).collect::<Result<_>>()?;
+        let pods = (0..u.int_in_range(0..=4)?).map(|_| Member::draw(u)).collect::<Result<_>>()?;
         Ok(Self {
             kind: u.choose(&KINDS)?,
             tags: [*u.choose(&["v2", "v2", "v1"])?, "v1"],
@@ -86,7 +86,7 @@ impl Story {
 
     fn texts(&self) -> Texts<String> {
         let list = |items: Vec<Value>| json!({"metadata": {}, "items": items}).to_string();
-        let pods = self.pods.iter().enumerate().map(|(i, told)| self.pod(i, told));
+        let pods = self.pods.iter().enumerate().map(|(i, member)| self.pod(i, member));
         let budget = json!({"metadata": {"name": "web", "generation": 1},
             "spec": {"selector": {"matchLabels": {"app": "web"}}},
             "status": {"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 3, "expectedPods": 3}});
@@ -143,17 +143,17 @@ impl Story {
         }
     }
 
-    fn pod(&self, i: usize, told: &Told) -> Value {
+    fn pod(&self, i: usize, member: &Member) -> Value {
         let owner = if self.kind == "Deployment" { "of-web-1" } else { "web-1" };
         let kind = if self.kind == "Deployment" { "ReplicaSet" } else { self.kind };
-        let mut metadata = json!({"name": format!("web{i}"), "namespace": "shop", "uid": format!("pod{i}x{}", told.made),
-            "resourceVersion": "5", "creationTimestamp": format!("2026-11-2{}T10:00:00Z", told.made),
-            "labels": self.labels(told.revision),
+        let mut metadata = json!({"name": format!("web{i}"), "namespace": "shop", "uid": format!("pod{i}x{}", member.made),
+            "resourceVersion": "5", "creationTimestamp": format!("2026-11-2{}T10:00:00Z", member.made),
+            "labels": self.labels(member.revision),
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": owner, "controller": true}]});
-        if told.deleting {
+        if member.deleting {
             metadata["deletionTimestamp"] = json!("2026-11-25T10:00:00Z");
         }
-        let (id, ready) = (format!("containerd://{i:064x}"), told.ready);
+        let (id, ready) = (format!("containerd://{i:064x}"), member.ready);
         let digest = format!("{REPOSITORY}@sha256:{:064x}", 1);
         let image = format!("{REPOSITORY}:v1");
         json!({"metadata": metadata,
@@ -165,7 +165,7 @@ impl Story {
     }
 }
 
-impl Told {
+impl Member {
     fn draw(u: &mut Unstructured<'_>) -> Result<Self> {
         Ok(Self {
             ready: u.ratio(3, 4)?,
@@ -219,7 +219,7 @@ fn happens(u: &mut Unstructured<'_>, story: &mut Story, world: &mut World) -> Re
         6 => story.tags = [*u.choose(&["v1", "v2", "v3"])?, "v1"],
         7 if !story.pods.is_empty() => {
             let at = u.choose_index(story.pods.len())?;
-            story.pods[at] = Told::draw(u)?;
+            story.pods[at] = Member::draw(u)?;
         }
         8 => world.rollout.spec = spec(u, story.kind)?,
         9 if u.ratio(1, 4)? => world.restart(),
@@ -280,7 +280,7 @@ mod tests {
     /// Scripts can reach the end of an update. Otherwise, they would test little.
     #[test]
     fn a_parked_workload_whose_requests_succeed_is_released() {
-        let told = || Told { ready: true, deleting: false, made: 1, revision: 1 };
+        let member = || Member { ready: true, deleting: false, made: 1, revision: 1 };
         for kind in KINDS {
             let mut story = Story {
                 kind,
@@ -290,7 +290,7 @@ mod tests {
                 committed: false,
                 other: false,
                 restart: 0,
-                pods: vec![told(), told()],
+                pods: vec![member(), member()],
                 budget: false,
             };
             let spec = json!({"targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": "web"}, "templateChanges": "InPlace"});

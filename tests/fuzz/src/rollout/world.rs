@@ -10,8 +10,8 @@ use pitstop_api::rollout::{ARMED, InPlaceRollout, PARKED, POD_REVISION, TargetKi
 use pitstop_controller_core::deed::{Child, Commit, CommitStep, Strategy};
 use pitstop_controller_core::key::{KindId, ObjectKey};
 use pitstop_controller_core::kind::{Cx, Kind as _, PodWrites, Sight};
-use pitstop_controller_core::look::Look;
 use pitstop_controller_core::pod::{Group, Pod};
+use pitstop_controller_core::pod_check::PodCheck;
 use pitstop_controller_core::rollout::{ID, Memory, Plan, Rollout};
 use pitstop_controller_core::wire::{Exchange, Step, observe};
 use pitstop_controller_core::workload::{Parked, Version};
@@ -154,7 +154,7 @@ impl World {
 
     fn plan(&mut self) -> Plan {
         let mut memory = self.memory.clone();
-        let (around, look, config) = (Surroundings(self), Look::default(), Config::default());
+        let (lookup, pod_check, config) = (Surroundings(self), PodCheck::default(), Config::default());
         let writes = PodWrites { images: &[], images_now: false, resources: None, resources_open: false };
         let sight = Sight {
             request: &self.rollout,
@@ -169,10 +169,10 @@ impl World {
             writes,
             deed: None,
             doing: &[],
-            look: &look,
+            pod_check: &pod_check,
             survey: None,
-            anew: None,
-            around: &around,
+            reinstated: None,
+            lookup: &lookup,
         };
         let cx = Cx { now: self.now, wall: DateTime::UNIX_EPOCH, config: &config };
         let (plan, _) = Rollout::decide(cx, sight, &mut memory);
@@ -200,7 +200,7 @@ impl World {
         if let Some(deed) = deed {
             let done = self.carry_out(&deed);
             // Failed deeds take time, and so do commits, which other controllers must observe.
-            if matches!(deed, Deed::Commit(_)) || !matches!(done, Done::Effected | Done::Told(_)) {
+            if matches!(deed, Deed::Commit(_)) || !matches!(done, Done::Effected | Done::Read(_)) {
                 self.now = Mono(self.now.0 + 1_000);
             }
             Rollout::deed_done(&mut self.memory, self.now, deed, done);
@@ -292,8 +292,8 @@ impl World {
     /// Carries out a deed by its requests to the API server and the answers.
     fn carry_out(&mut self, deed: &Deed) -> Done {
         let done = match (self.exchange(deed), deed) {
-            (told, Deed::AskWorkload(_)) => return told,
-            (told, Deed::Commit(_)) if told != Done::Effected => return told,
+            (done, Deed::AskWorkload(_)) => return done,
+            (done, Deed::Commit(_)) if done != Done::Effected => return done,
             _ => self.done.clone(),
         };
         if matches!(done, Done::Effected) {
@@ -387,8 +387,8 @@ impl World {
 
     /// Result that the controller reads from the API server's answers.
     fn exchange(&self, deed: &Deed) -> Done {
-        let by = Object::new(ID, self.rollout.key.clone(), "ipr-1");
-        let action = Action::Do { by, deed: deed.clone() };
+        let object = Object::new(ID, self.rollout.key.clone(), "ipr-1");
+        let action = Action::Do { object, deed: deed.clone() };
         let mut step = Exchange::begin(action, DateTime::UNIX_EPOCH).expect("it is sent");
         let mut sent = 0;
         loop {

@@ -17,8 +17,8 @@ fn every_kind_is_installed_as_the_types_say() {
     assert_eq!(installed, crds.len());
     let mut read = crds.clone();
     for crd in crds {
-        let said = serde_json::to_value(&crd).unwrap();
-        let found = find(&objects, "CustomResourceDefinition", text(&said, "/metadata/name")).unwrap();
+        let expected = serde_json::to_value(&crd).unwrap();
+        let found = find(&objects, "CustomResourceDefinition", text(&expected, "/metadata/name")).unwrap();
         // Compare parsed values: the file has 3 where the type has 3.0.
         read[0] = serde_json::from_value(found.0.clone()).unwrap();
         assert!(read[0] == crd, "{} is not current; run `cargo xtask crds`", found.name());

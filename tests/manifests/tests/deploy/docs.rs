@@ -202,7 +202,7 @@ const RELEASE: &str = "the release of a StatefulSet is run";
 #[test]
 fn every_block_of_commands_is_marked_to_be_run_or_said_not_to_be() {
     let mut wrong = Vec::new();
-    let mut said = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for page in pages() {
         for block in docs::blocks(&fs::read_to_string(&page).unwrap()) {
             let at = || format!("{}:{}", page.display(), block.line);
@@ -214,13 +214,13 @@ fn every_block_of_commands_is_marked_to_be_run_or_said_not_to_be() {
             }
             let is_this = |of: &str, start: &str| page == root().join(of) && block.text.starts_with(start);
             match NOT_RUN.iter().position(|(of, start, _)| is_this(of, start)) {
-                Some(one) => drop(said.insert(one)),
+                Some(one) => drop(listed.insert(one)),
                 None => wrong.push(format!("{}: neither run nor in NOT_RUN: {}", at(), block.text)),
             }
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let gone: Vec<_> = NOT_RUN.iter().enumerate().filter(|(at, _)| !said.contains(at)).collect();
+    let gone: Vec<_> = NOT_RUN.iter().enumerate().filter(|(at, _)| !listed.contains(at)).collect();
     assert!(gone.is_empty(), "no page has these any more: {gone:?}");
 }
 

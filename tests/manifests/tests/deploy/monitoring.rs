@@ -39,8 +39,8 @@ fn promtool() -> Option<PathBuf> {
 fn judge(promtool: &Path, folder: &Path, args: &[&str]) {
     let promtool = fs::canonicalize(promtool).unwrap();
     let output = Command::new(promtool).args(args).current_dir(folder).output().unwrap();
-    let said = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-    assert!(output.status.success(), "{args:?}: {}{}", said(&output.stdout), said(&output.stderr));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
 }
 
 /// Creates an empty folder of that name.
@@ -105,7 +105,7 @@ fn each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     assert!(seen.remove(&(String::new(), true)));
     let wanted = queries_of_alerts().unwrap().into_iter();
     let wanted: BTreeSet<_> =
-        wanted.flat_map(|query| [true, false].map(|calm| (query.of.clone(), calm))).collect();
+        wanted.flat_map(|query| [true, false].map(|calm| (query.title.clone(), calm))).collect();
     assert_eq!(seen, wanted);
 }
 
@@ -172,12 +172,12 @@ fn documented() -> BTreeMap<String, Metric> {
 
 /// Faults of an expression, according to the reference of its metrics.
 fn faults(query: &Query, metrics: &BTreeMap<String, Metric>, reasons: &BTreeSet<String>) -> Vec<String> {
-    let Query { of, expr } = query;
+    let Query { title, expr } = query;
     let mut faults = Vec::new();
     let mut known: BTreeSet<&str> = TARGET.iter().map(|(label, _)| *label).collect();
     for selector in selectors(expr) {
         let Some(metric) = metrics.get(&selector.metric) else {
-            faults.push(format!("{of}: there is no {}", selector.metric));
+            faults.push(format!("{title}: there is no {}", selector.metric));
             continue;
         };
         known.extend(metric.labels.iter().map(String::as_str));
@@ -188,17 +188,17 @@ fn faults(query: &Query, metrics: &BTreeMap<String, Metric>, reasons: &BTreeSet<
                 None => metric.words.contains(value) || label == "reason" && reasons.contains(value),
             };
             if target.is_none() && !metric.labels.contains(label) || !values.iter().all(is_value) {
-                faults.push(format!("{of}: {} has no {label} {values:?}", selector.metric));
+                faults.push(format!("{title}: {} has no {label} {values:?}", selector.metric));
             }
         }
         // A counter's plain value is meaningless, because it starts at zero in each process.
         if metric.kind == "counter" && !expr.contains(&format!("increase({}", selector.metric)) {
             let rate = expr.contains(&format!("rate({}", selector.metric));
-            faults.extend((!rate).then(|| format!("{of}: {} without its increase", selector.metric)));
+            faults.extend((!rate).then(|| format!("{title}: {} without its increase", selector.metric)));
         }
     }
     let grouped = grouped(expr).into_iter().filter(|label| !known.contains(label.as_str()));
-    faults.extend(grouped.map(|label| format!("{of}: grouped by {label}")));
+    faults.extend(grouped.map(|label| format!("{title}: grouped by {label}")));
     faults
 }
 
@@ -209,7 +209,7 @@ fn each_metric_and_each_label_that_is_asked_for_is_documented() {
     let reasons = words(&fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap());
     let mut found = Vec::new();
     for query in queries_of_alerts().unwrap().into_iter().chain(queries_of_panels().unwrap()) {
-        assert!(!selectors(&query.expr).is_empty(), "{}: {}", query.of, query.expr);
+        assert!(!selectors(&query.expr).is_empty(), "{}: {}", query.title, query.expr);
         found.extend(faults(&query, &metrics, &reasons));
     }
     assert!(found.is_empty(), "{found:#?}");
@@ -222,7 +222,7 @@ fn each_metric_and_each_label_that_is_asked_for_is_documented() {
         "sum by (namespace) (pitstop_controller_leading)",
     ];
     for expr in wrong {
-        let query = Query { of: String::new(), expr: expr.to_owned() };
+        let query = Query { title: String::new(), expr: expr.to_owned() };
         assert_eq!(faults(&query, &metrics, &reasons).len(), 1, "{expr}");
     }
 }

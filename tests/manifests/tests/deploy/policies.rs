@@ -134,9 +134,9 @@ fn each_deed_of_a_resize_takes_the_right_to_do_it_by_hand() {
     for (validation, (expression, words)) in validations.iter().zip(expected) {
         assert_eq!(spaceless(text(validation, "/expression")), spaceless(&expression));
         assert_eq!(text(validation, "/reason"), "Forbidden");
-        let said = text(validation, "/messageExpression").replace("\" + \"", "");
+        let message = text(validation, "/messageExpression").replace("\" + \"", "");
         for word in words {
-            assert!(said.contains(word), "{said}");
+            assert!(message.contains(word), "{message}");
             assert!(text(validation, "/message").contains(word), "{validation}");
         }
     }

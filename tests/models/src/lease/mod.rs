@@ -349,7 +349,7 @@ impl Model for Lease {
                 let world = &s.world;
                 let believes = |at: &usize| {
                     let p = &world.processes[*at];
-                    p.told && !p.paused && !world.due(*at, &m.0)
+                    p.leading && !p.paused && !world.due(*at, &m.0)
                 };
                 (0..m.0.processes).filter(believes).all(|at| world.leads(at, &m.0))
             }),
@@ -371,7 +371,7 @@ impl Model for Lease {
             properties.push(Property::<Self>::sometimes(
                 "a paused process believes in a lead that another has",
                 |m, s| {
-                    let paused = s.world.processes.iter().any(|p| p.paused && p.told);
+                    let paused = s.world.processes.iter().any(|p| p.paused && p.leading);
                     let leads = |at: usize| s.world.leads(at, &m.0) && !s.world.processes[at].paused;
                     paused && (0..m.0.processes).any(leads)
                 },
@@ -401,7 +401,7 @@ impl Story for Lease {
         )
     }
 
-    fn tell(&self, state: &State, action: &Action) -> String {
+    fn describe(&self, state: &State, action: &Action) -> String {
         let world = &state.world;
         let name = |at: &usize| world.name(*at);
         let what = match action {

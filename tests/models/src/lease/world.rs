@@ -35,12 +35,12 @@ pub enum Outcome {
 #[derive(Clone, Debug)]
 pub struct Process {
     pub elector: Elector,
-    me: String,
+    identity: String,
     /// Undelivered changes of its watch; `None` until it has listed.
     pub watch: Option<VecDeque<Record>>,
     pub call: Option<Call>,
-    /// Whether the program around the elector was last told that it leads.
-    pub told: bool,
+    /// Whether the program around the elector last learned that it leads.
+    pub leading: bool,
     /// Next wake-up of the program around the elector.
     pub wake: Option<Mono>,
     /// Whether it was asked to end.
@@ -98,7 +98,7 @@ impl World {
     fn process(&mut self, at: usize, bounds: &Bounds) -> Process {
         self.identities += 1;
         let own = if bounds.bug == Some(Bug::SharedIdentity) { 0 } else { self.identities };
-        let me = identity(own);
+        let identity = identity(own);
         let mut config = bounds.config;
         if bounds.bug == Some(Bug::ShortTerm) && at == 0 {
             config.term = config.renew_deadline / 2;
@@ -107,11 +107,11 @@ impl World {
             config.retry_after = Duration::ZERO;
         }
         Process {
-            elector: Elector::new(me.clone(), config),
-            me,
+            elector: Elector::new(identity.clone(), config),
+            identity,
             watch: None,
             call: None,
-            told: false,
+            leading: false,
             wake: None,
             ending: false,
             paused: false,
@@ -132,7 +132,7 @@ impl World {
 
     /// Whether a process's timer is due.
     pub fn due(&self, at: usize, bounds: &Bounds) -> bool {
-        let sleeps = bounds.bug == Some(Bug::StandbySleeps) && !self.processes[at].told;
+        let sleeps = bounds.bug == Some(Bug::StandbySleeps) && !self.processes[at].leading;
         !sleeps && self.processes[at].wake.is_some_and(|wake| wake <= self.clock(at, bounds))
     }
 
@@ -162,13 +162,13 @@ impl World {
                 _ => Call::Sent(write),
             });
         }
-        let led = process.told;
-        process.told = process.elector.leads(now);
+        let led = process.leading;
+        process.leading = process.elector.leads(now);
         process.wake = process.elector.wake_at(now);
         if bounds.bug == Some(Bug::NeverLooks) {
-            process.told |= led && process.elector.holds();
+            process.leading |= led && process.elector.holds();
         }
-        let lost = led && !process.told && !process.ending;
+        let lost = led && !process.leading && !process.ending;
         if lost || (process.ending && !process.elector.holds()) {
             self.restart(at, bounds);
         }
@@ -243,6 +243,6 @@ impl World {
 
     /// Name of a process in stories.
     pub fn name(&self, at: usize) -> String {
-        format!("{} ({})", ['A', 'B', 'C', 'D'][at], self.processes[at].me)
+        format!("{} ({})", ['A', 'B', 'C', 'D'][at], self.processes[at].identity)
     }
 }

@@ -5,7 +5,7 @@ use pitstop_api::recreate::{
     ContainerRecreateRequestSpec, Mechanism, RecreateContainer, RecreateStrategy, StatusContext,
 };
 use pitstop_controller_core::pod::Pod;
-use pitstop_controller_core::recreate::{Marks, Request, Tense, resolve};
+use pitstop_controller_core::recreate::{Metadata, Moment, Request, resolve};
 use pitstop_controller_core::{Config, ObjectKey};
 
 use super::{CONTAINERS, NAMESPACE};
@@ -155,7 +155,7 @@ impl Bounds {
             ..ContainerRecreateRequestSpec::default()
         };
         let mut admitted = std::collections::BTreeMap::new();
-        if let Some(Ok(target)) = pod.map(|pod| resolve(&spec, pod, Tense::Admission)) {
+        if let Some(Ok(target)) = pod.map(|pod| resolve(&spec, pod, Moment::Admission)) {
             for (wanted, found) in spec.containers.iter_mut().zip(&target.containers) {
                 wanted.status_context = Some(StatusContext {
                     container_id: found.container_id.clone(),
@@ -174,7 +174,7 @@ impl Bounds {
             key: ObjectKey::new(NAMESPACE, format!("crr-{at}")),
             uid: format!("uid-{at}"),
             created: i64::try_from(at).unwrap(),
-            more: Marks { labels: admitted, ..Marks::default() },
+            more: Metadata { labels: admitted, ..Metadata::default() },
             spec,
             ..Request::default()
         }

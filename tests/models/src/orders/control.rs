@@ -46,7 +46,7 @@ impl Controller {
     }
 
     /// Queues a change in its watch.
-    pub fn tell(&mut self, change: &Change) {
+    pub fn queue(&mut self, change: &Change) {
         let kind = match change {
             Change::Pod(_) | Change::PodGone(_) => 0,
             Change::Request(_) | Change::RequestGone(_) => 1,
@@ -109,11 +109,11 @@ impl Controller {
 fn target_of(action: &Action) -> String {
     match action {
         Action::Write { object: Object { uid, .. }, .. }
-        | Action::Do { by: Object { uid, .. }, .. }
+        | Action::Do { object: Object { uid, .. }, .. }
         | Action::PatchPod { uid, .. } => uid.clone(),
         Action::WriteOrders { node, .. } => node.clone(),
-        Action::ReadPod { by: Object { uid, .. }, .. } => format!("Pod of {uid}"),
-        Action::Survey { place } => format!("bounds of {place}"),
+        Action::ReadPod { object: Object { uid, .. }, .. } => format!("Pod of {uid}"),
+        Action::Survey { key } => format!("bounds of {key}"),
         Action::Emit(_) | Action::Count(_) => String::new(),
     }
 }
@@ -150,9 +150,9 @@ pub fn brief(action: &Action) -> String {
         Action::Write { object: Object { key, .. }, write: Write::Status { .. } } => {
             format!("status of {}", key.name)
         }
-        Action::Survey { place } => format!("bounds of {place}"),
-        Action::Do { by: Object { key, .. }, .. } => format!("for {}", key.name),
-        Action::ReadPod { by: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),
+        Action::Survey { key } => format!("bounds of {key}"),
+        Action::Do { object: Object { key, .. }, .. } => format!("for {}", key.name),
+        Action::ReadPod { object: Object { key, .. }, .. } => format!("is the Pod of {} there?", key.name),
         Action::WriteOrders { basis, orders, .. } => {
             let orders: Vec<&str> = orders.iter().map(|o| o.id.as_str()).collect();
             format!("orders at {basis:?}: {orders:?}")
@@ -191,7 +191,7 @@ pub fn answer(event: &Event) -> String {
 }
 
 /// Short description of a watch event.
-pub fn told(event: &Event) -> String {
+pub fn event(event: &Event) -> String {
     fn of<T>(watch: &Watch<T>, brief: impl Fn(&T) -> String) -> String {
         match watch {
             Watch::Upsert(object) => brief(object),

@@ -37,7 +37,7 @@ impl World {
                 let Some(Call::Sent(write)) = self.controllers[*at].calls.get(key).cloned() else {
                     return None;
                 };
-                let event = World::unheard(&write, bounds);
+                let event = World::unanswered(&write, bounds);
                 self.late.push(Late::Write(*at, write));
                 self.controllers[*at].calls.insert(key.clone(), Call::Answered(Part::new(event)));
             }

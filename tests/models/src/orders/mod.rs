@@ -58,7 +58,7 @@ pub mod promise {
     /// I5.
     pub const FORWARD: &str = "containers only move forward";
     /// I6.
-    pub const TRUE: &str = "what is told to be restarted or killed was";
+    pub const TRUE: &str = "what is reported as restarted or killed was";
     /// I16.
     pub const HOOK_ONCE: &str = "a hook that ended is not run again";
     /// If the request asks for a drain, no stop begins before the Pod is out of service.
@@ -73,7 +73,7 @@ pub mod promise {
     pub const ENDS: &str =
         "when nothing is left to do, requests are over, holds released and the book is empty";
     /// A request also reports a stop that completes after the request's end.
-    pub const TOLD: &str = "in the end every stop that ended a container is told by its request";
+    pub const REPORT: &str = "in the end every stop that ended a container is reported by its request";
     /// No storm and no endless exchange of writes.
     pub const FEW_WRITES: &str = "no object is written more often than there are reasons to";
     /// L1, L3.
@@ -260,7 +260,7 @@ impl Model for Orders {
         properties.push(Property::<Self>::always(promise::IN_TIME, |_, s| s.world.now <= LIMIT));
         properties.push(Property::<Self>::always(promise::FEW_WRITES, |_, s| s.world.writes() <= MAX_WRITES));
         properties.push(Property::<Self>::always(promise::ENDS, |m, s| !m.rests(s) || s.world.over()));
-        properties.push(Property::<Self>::always(promise::TOLD, |m, s| !m.rests(s) || s.world.told()));
+        properties.push(Property::<Self>::always(promise::REPORT, |m, s| !m.rests(s) || s.world.reported()));
         properties.push(Property::<Self>::sometimes("a request is complete", |_, s| {
             s.world.store.requests.values().any(|r| r.completed() && r.status.message.is_empty())
         }));

@@ -96,14 +96,14 @@ impl Process {
 
     /// Records the book in an event before its delivery.
     fn learns(&mut self, event: &Event) {
-        let told = match event {
+        let book = match event {
             Event::Book(Watch::Upsert(book)) | Event::StatusWritten(daemon::Outcome::Written(book)) => book,
             Event::Book(Watch::Listed(list)) if !list.objects.is_empty() => &list.objects[0],
             _ => return,
         };
-        let version = count(&told.resource_version);
+        let version = count(&book.resource_version);
         if version > self.newest.0 {
-            self.newest = (version, told.orders.iter().map(|o| o.id.clone()).collect());
+            self.newest = (version, book.orders.iter().map(|o| o.id.clone()).collect());
         }
     }
 
@@ -284,7 +284,7 @@ pub fn book(work: &NodeWork) -> Book {
 }
 
 /// Short description of a watch event.
-pub fn told(event: &Event) -> String {
+pub fn event(event: &Event) -> String {
     let brief = |book: &Book| {
         let orders: Vec<&str> = book.orders.iter().map(|o| o.id.as_str()).collect();
         format!("{} {orders:?}", book.resource_version)

@@ -62,8 +62,8 @@ impl World {
                 actions.push(Action::Ready(at));
             }
         }
-        let told = (&pod.containers, pod.ready);
-        let stale = (&self.node.status(pod, bounds.kubelet), self.node.ready(pod)) != told;
+        let published = (&pod.containers, pod.ready);
+        let stale = (&self.node.status(pod, bounds.kubelet), self.node.ready(pod)) != published;
         if stale && !(bounds.bug == Some(Bug::StatusOnce) && pod.containers[0].status.is_some()) {
             actions.push(Action::Publish);
         }

@@ -172,10 +172,10 @@ impl Store {
             Action::PatchPod { key, uid, .. } => {
                 Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: self.write_pod(action) }
             }
-            Action::ReadPod { by, pod } => {
+            Action::ReadPod { object, pod } => {
                 let found = self.pods.get(&pod.name);
                 let outcome = found.map_or(Outcome::Gone, |pod| Outcome::Written(pod.uid.clone()));
-                Event::PodRead { by: by.clone(), outcome }
+                Event::PodRead { object: object.clone(), outcome }
             }
             Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
                 panic!("there are no resizes here")
@@ -315,7 +315,7 @@ pub fn ends(action: &Action, refused: bool) -> Event {
         Action::PatchPod { key, uid, .. } => {
             Event::PodWritten { key: key.clone(), uid: uid.clone(), outcome: outcome(refused) }
         }
-        Action::ReadPod { by, .. } => Event::PodRead { by: by.clone(), outcome: Outcome::Retry },
+        Action::ReadPod { object, .. } => Event::PodRead { object: object.clone(), outcome: Outcome::Retry },
         Action::Write { write: Write::Status { .. }, .. } | Action::Survey { .. } | Action::Do { .. } => {
             panic!("there are no resizes here")
         }

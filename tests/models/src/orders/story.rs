@@ -83,7 +83,7 @@ impl Story for Orders {
         )
     }
 
-    fn tell(&self, state: &State, action: &Action) -> String {
+    fn describe(&self, state: &State, action: &Action) -> String {
         let world = &*state.world;
         let daemon = |at: &usize| &world.daemons[*at].instance;
         let what = match action {
@@ -92,7 +92,7 @@ impl Story for Orders {
                 format!(
                     "controller {at}'s watch of {}: {}",
                     KINDS[*kind],
-                    next.map(|e| control::told(&e)).unwrap_or_default()
+                    next.map(|e| control::event(&e)).unwrap_or_default()
                 )
             }
             Action::Apply(at, key) => format!("the server gets of controller {at}: {}", own(world, *at, key)),
@@ -100,7 +100,7 @@ impl Story for Orders {
             Action::Tick(at) => format!("controller {at}'s timer"),
             Action::DaemonWatch(at) => {
                 let next = world.daemons[*at].clone().next(world.store.book.as_ref());
-                format!("{}'s watch: {}", daemon(at), next.map(|e| node::told(&e)).unwrap_or_default())
+                format!("{}'s watch: {}", daemon(at), next.map(|e| node::event(&e)).unwrap_or_default())
             }
             Action::DaemonApply(at, key) => {
                 format!("is done for {}: {}", daemon(at), of_daemon(world, *at, key))

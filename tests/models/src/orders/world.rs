@@ -155,7 +155,7 @@ impl World {
     /// Hands stored changes to the watches, and forgets late writes and calls that can no longer take effect.
     pub fn settle(&mut self) {
         for change in std::mem::take(&mut self.store.changes) {
-            self.controllers.iter_mut().for_each(|c| c.tell(&change));
+            self.controllers.iter_mut().for_each(|c| c.queue(&change));
             if let Change::Book(book) = &change {
                 self.daemons
                     .iter_mut()
@@ -211,7 +211,7 @@ impl World {
     }
 
     /// A controller's event for a write without an answer.
-    pub fn unheard(action: &Action, bounds: &Bounds) -> Event {
+    pub fn unanswered(action: &Action, bounds: &Bounds) -> Event {
         // Planted bug: a write that may still take effect is reported as refused.
         let refused = bounds.bug == Some(Bug::LostIsRefused);
         ends(action, refused)
@@ -238,11 +238,11 @@ impl World {
             let process = &mut self.daemons[at];
             let hooked = process.hooked.contains(order_id);
             let goes_on = hooked && !hooks;
-            let stands = process.newest.1.contains(order_id);
+            let in_book = process.newest.1.contains(order_id);
             if hooks {
                 process.hooked.insert(order_id.clone());
             }
-            self.check(goes_on || stands, promise::NOT_WITHDRAWN);
+            self.check(goes_on || in_book, promise::NOT_WITHDRAWN);
             let named = (order_id.clone(), container_id.to_string(), instance.clone());
             self.check(self.seen.acknowledged.contains(&named), promise::ACKNOWLEDGED);
             if hooks {
@@ -324,8 +324,8 @@ impl World {
         instance.running = false;
         instance.ready = false;
         let key = (request_uid(order_id).to_owned(), instance.name.clone());
-        let meant = self.seen.targets.get(&key).is_some_and(|id| id.ends_with(container_id));
-        self.check(meant, promise::TARGET);
+        let targeted = self.seen.targets.get(&key).is_some_and(|id| id.ends_with(container_id));
+        self.check(targeted, promise::TARGET);
         let stopped = self.seen.stopped.entry(key.clone()).or_default();
         stopped.insert(container_id.to_owned());
         let one = stopped.len() == 1;
@@ -391,7 +391,7 @@ impl World {
     }
 
     /// Whether requests report every stop that ended a container of an existing Pod.
-    pub fn told(&self) -> bool {
+    pub fn reported(&self) -> bool {
         self.seen.stopped.keys().all(|(uid, name)| {
             let Some(request) = self.store.request(uid) else { return true };
             let target = request.status.target.as_ref();
@@ -411,14 +411,14 @@ impl World {
     /// Whether all requests have ended, all holds are released, and the book is empty.
     pub fn over(&self) -> bool {
         let requests = self.store.requests.values();
-        let told = |r: &Part<pitstop_controller_core::recreate::Request>| {
+        let ended = |r: &Part<pitstop_controller_core::recreate::Request>| {
             r.completed() && !r.more.labels.contains_key(labels::ACTIVE) && r.more.annotations.is_empty()
         };
         let released = |pod: &Part<Pod>| {
             let ours = |c: &GateCondition| !c.open || c.message.contains(RECREATE_AGENT);
             !pod.gates.iter().filter_map(|g| g.condition.as_ref()).any(ours) && pod.ready
         };
-        requests.into_iter().all(told)
+        requests.into_iter().all(ended)
             && self.store.book.as_ref().is_none_or(|b| b.orders.is_empty())
             && self.store.pods.values().all(released)
     }

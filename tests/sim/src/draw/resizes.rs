@@ -55,8 +55,8 @@ fn faults(rng: &mut Rng, schedule: &mut Schedule, first: usize) {
 }
 
 fn amounts(all: &[(&'static str, Option<String>)]) -> Amounts {
-    let said = all.iter().filter_map(|(name, amount)| Some(((*name).into(), amount.clone()?.into())));
-    said.collect()
+    let present = all.iter().filter_map(|(name, amount)| Some(((*name).into(), amount.clone()?.into())));
+    present.collect()
 }
 
 fn millicores(amount: u64) -> String {
@@ -235,8 +235,8 @@ fn wanted(rng: &mut Rng, size: &Size) -> (Amounts, Amounts) {
         (amounts(&[(name, of(&size.requests))]), amounts(&[(name, of(&size.limits))]))
     };
     let one = |list: usize, name: &'static str, amount: &str| {
-        let said = amounts(&[(name, Some(amount.to_owned()))]);
-        if list == 0 { (said, Amounts::new()) } else { (Amounts::new(), said) }
+        let amounts = amounts(&[(name, Some(amount.to_owned()))]);
+        if list == 0 { (amounts, Amounts::new()) } else { (Amounts::new(), amounts) }
     };
     if size.requests.is_empty() {
         return one(usize::from(rng.one_in(2)), "cpu", "200m");

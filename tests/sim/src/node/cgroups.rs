@@ -5,7 +5,7 @@ mod direct;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use pitstop_api::nodework::{Cgroup, Observed};
+use pitstop_api::nodework::{Cgroup, CgroupReading};
 use pitstop_api::quantity::Resources;
 
 pub use self::direct::{Keeping, Touched};
@@ -71,16 +71,16 @@ impl Cgroups {
     }
 
     /// The last size written to a Pod's group, in effect or not.
-    pub fn given_to_pod(&self, uid: &str) -> Option<Resources> {
+    pub fn last_pod_size(&self, uid: &str) -> Option<Resources> {
         Some(self.pods.get(uid)?.last()?.1)
     }
 
     /// The size that the kubelet reports for a container. If it sets no CPU quota, it reports the CPU limit
     /// that the container was made with.
-    pub fn told(&self, info: &ContainerInfo) -> Resources {
-        let given = self.given(info);
-        let cpu_limit = if self.keeping.no_quota { made_with(info).cpu_limit } else { given.cpu_limit };
-        Resources { cpu_limit, ..given }
+    pub fn reported(&self, info: &ContainerInfo) -> Resources {
+        let size = self.last_size(info);
+        let cpu_limit = if self.keeping.no_quota { made_with(info).cpu_limit } else { size.cpu_limit };
+        Resources { cpu_limit, ..size }
     }
 
     /// Writes a Pod's group, if that changes its size. Discards the values that a daemon has written.
@@ -98,7 +98,7 @@ impl Cgroups {
     }
 
     /// The last size of a container, in effect or not.
-    pub fn given(&self, info: &ContainerInfo) -> Resources {
+    pub fn last_size(&self, info: &ContainerInfo) -> Resources {
         self.containers
             .get(&info.id)
             .and_then(|all| all.last())
@@ -106,20 +106,20 @@ impl Cgroups {
     }
 
     /// The size in effect for a container from the kubelet's writes.
-    fn holds(&self, now: u64, info: &ContainerInfo) -> Resources {
+    fn size_at(&self, now: u64, info: &ContainerInfo) -> Resources {
         let all = self.containers.get(&info.id);
         let held = all.and_then(|all| all.iter().rev().find(|(from, _)| *from <= now));
         held.map_or_else(|| made_with(info), |(_, size)| *size)
     }
 
     /// The groups of a container and its Pod; None if they cannot be read.
-    pub fn read(&self, now: u64, info: &ContainerInfo) -> Option<Observed> {
+    pub fn read(&self, now: u64, info: &ContainerInfo) -> Option<CgroupReading> {
         if now < self.hidden_until {
             return None;
         }
         let pod = self.of_pod(now, info.labels.get(keys::POD_UID)?);
         let none = || self.files(&Resources::default(), false);
-        Some(Observed { container: self.of_container(now, info), pod: pod.unwrap_or_else(none) })
+        Some(CgroupReading { container: self.of_container(now, info), pod: pod.unwrap_or_else(none) })
     }
 
     fn files(&self, size: &Resources, container: bool) -> Cgroup {
@@ -207,7 +207,7 @@ mod tests {
             reason: String::new(),
         };
         let quota = |groups: &Cgroups, now| groups.read(now, &info).unwrap().container.cpu_quota;
-        assert_eq!((quota(&groups, 0), groups.given(&info)), (Some(10_000), size(100)));
+        assert_eq!((quota(&groups, 0), groups.last_size(&info)), (Some(10_000), size(100)));
         groups.slow(1000, 500);
         groups.write(10, &info, size(200));
         let news = groups.take_news();
@@ -216,7 +216,7 @@ mod tests {
             [(0, size(100)), (510, size(200))]
         );
         assert_eq!((quota(&groups, 509), quota(&groups, 510)), (Some(10_000), Some(20_000)));
-        assert_eq!(groups.given(&info), size(200), "the kubelet has written it");
+        assert_eq!(groups.last_size(&info), size(200), "the kubelet has written it");
         groups.hide(2000);
         assert_eq!(groups.read(1999, &info), None);
         assert_eq!(read_back(333), 333);

@@ -31,7 +31,7 @@ pub struct Node {
 
 /// Output of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Output {
     /// Replies to calls of the runtime, except the kubelet's.
     pub replies: Vec<(CallId, Reply)>,
     /// The kubelet's writes to the API server.
@@ -49,14 +49,14 @@ impl Node {
     }
 
     /// Does everything that is due. `wall` is the node's own clock, in milliseconds since the epoch.
-    pub fn advance(&mut self, now: u64, wall: i64) -> Told {
-        let mut told = Told::default();
+    pub fn advance(&mut self, now: u64, wall: i64) -> Output {
+        let mut output = Output::default();
         self.runtime.set_wall(now, wall);
         loop {
-            told.replies.extend(self.runtime.advance(now));
-            told.writes.extend(self.kubelet.advance(now, wall, &mut self.runtime, &mut self.rng));
+            output.replies.extend(self.runtime.advance(now));
+            output.writes.extend(self.kubelet.advance(now, wall, &mut self.runtime, &mut self.rng));
             if self.wake_at().is_none_or(|at| at > now) {
-                return told;
+                return output;
             }
         }
     }

@@ -8,8 +8,8 @@ use pitstop_daemon_core::EndedHooks;
 use super::Oracle;
 use super::rules::millis;
 use crate::node::keys;
-use crate::node::runtime::{Call, Client, Deed, Runtime, What as Happened};
-use crate::world::effect::{Asked, What};
+use crate::node::runtime::{Call, Client, Deed, DeedKind, Runtime};
+use crate::world::effect::{Asked, Purpose};
 
 impl Oracle {
     /// A daemon is about to call its runtime for an order.
@@ -17,17 +17,17 @@ impl Oracle {
         self.now = now;
         let found = self.rules.calls(now, by, asked, runtime);
         self.all(found);
-        let Asked { order_id, container_id, what, .. } = asked;
+        let Asked { order_id, container_id, purpose, .. } = asked;
         if let Call::PullImage { image } = &asked.call {
             let found = self.updates.pulls(by, image);
             self.all(found);
         }
-        if what.only_asks() {
+        if purpose.only_asks() {
             return;
         }
         let acknowledged = self.acknowledged.contains_key(&(order_id.clone(), container_id.clone()));
         self.check(acknowledged || self.restored, "I2", || {
-            format!("{what:?} of {container_id} for {order_id} without an acknowledgement")
+            format!("{purpose:?} of {container_id} for {order_id} without an acknowledgement")
         });
         let whole = container_id.len() == 64;
         self.check(whole, "I3", || format!("{container_id} is no whole ID"));
@@ -36,21 +36,21 @@ impl Oracle {
             let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
             let same =
                 label(keys::POD_UID) == pod && label(keys::CONTAINER_NAME) == name && *container_id == id;
-            self.check(same, "I3", || format!("{what:?} for {order_id} of a container of {pod} {name}"));
+            self.check(same, "I3", || format!("{purpose:?} for {order_id} of a container of {pod} {name}"));
         }
-        match what {
-            What::Stop => {
+        match purpose {
+            Purpose::Stop => {
                 if container.is_some_and(|c| c.alive(now)) {
                     self.stops_container(order_id, container_id);
                 }
             }
-            What::Hook => {
+            Purpose::Hook => {
                 // Deleting a book deletes its orders. An order that is placed again is carried out again.
                 let again = ended_hooks.contains_key(order_id) && !self.rules.loses_books();
                 self.check(!again, "I16", || format!("the hook of {order_id} ended before, and runs again"));
                 *self.hooks.entry(order_id.clone()).or_default() += 1;
             }
-            What::Inspect | What::Read | What::Look | What::Image | What::Pull => {}
+            Purpose::Inspect | Purpose::Read | Purpose::Look | Purpose::Image | Purpose::Pull => {}
         }
     }
 
@@ -84,9 +84,9 @@ impl Oracle {
         let Some(container) = runtime.containers().get(&deed.id) else { return };
         let label = |key| container.info.labels.get(key).cloned().unwrap_or_default();
         let (pod, name) = (label(keys::POD_UID), label(keys::CONTAINER_NAME));
-        match &deed.what {
-            Happened::Started => self.ran.push((pod, name, deed.id.clone(), deed.at)),
-            Happened::StopAsked(Client::KUBELET, grace) => {
+        match &deed.kind {
+            DeedKind::Started => self.ran.push((pod, name, deed.id.clone(), deed.at)),
+            DeedKind::StopAsked(Client::KUBELET, grace) => {
                 let over = deed.at.saturating_add(millis(*grace));
                 let first = self.kubelet_stops.entry(deed.id.clone()).or_insert(over);
                 *first = over.min(*first);
@@ -95,10 +95,10 @@ impl Oracle {
                 let otherwise = format!("{uid} restarts {name} by order and by pin");
                 self.restarts((uid, name), &deed.id, &otherwise);
             }
-            Happened::StopAsked(_, grace) => {
+            DeedKind::StopAsked(_, grace) => {
                 self.stops.entry(deed.id.clone()).or_insert((deed.at, *grace));
             }
-            Happened::Kill => {
+            DeedKind::Kill => {
                 let Some((taken, grace)) = self.stops.get(&deed.id).copied() else { return };
                 // Crashes and waits count against the grace.
                 let begun = self.rules.asked_to_stop(&deed.id).map_or(taken, |asked| asked.min(taken));

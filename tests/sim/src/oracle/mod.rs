@@ -62,7 +62,7 @@ pub enum Writer {
 }
 
 impl Writer {
-    fn ours(self) -> bool {
+    fn is_pitstop(self) -> bool {
         matches!(self, Self::Controller | Self::Daemon(_))
     }
 }
@@ -309,7 +309,7 @@ impl Oracle {
         let wrote = &Wrote { now, writer, many_leaders, kind, before, after, server };
         self.now = now;
         self.many_leaders |= many_leaders;
-        if writer.ours() {
+        if writer.is_pitstop() {
             self.writes += 1;
         }
         self.check_turn(kind, before, after, server);

@@ -36,9 +36,9 @@ impl Oracle {
             for order in &new.spec.orders {
                 self.placed(order, old_orders, &node);
                 let fresh = old_orders.iter().all(|old| old.id != order.id);
-                let told = fresh && answers.iter().any(|answer| answer.order_id == order.id);
+                let answered = fresh && answers.iter().any(|answer| answer.order_id == order.id);
                 let excused = self.restored;
-                self.check(!told || excused || order.action.resize.is_none(), "H7", || {
+                self.check(!answered || excused || order.action.resize.is_none(), "H7", || {
                     format!("order {} has the number of one that was answered", order.id)
                 });
             }
@@ -50,12 +50,12 @@ impl Oracle {
             self.check(own, "I11", || format!("{writer:?} writes answers of {node}"));
         }
         for (id, container, instance) in resizes::answered(&new) {
-            self.resizes.told(request_uid(&id), &container, &instance);
+            self.resizes.reported(request_uid(&id), &container, &instance);
         }
         for answer in &answers {
             let earlier = old_answers.iter().find(|a| a.order_id == answer.order_id);
             let over = |state| state != AnswerState::Acknowledged;
-            // An answer about images may change as long as the order stands.
+            // An answer about images may change as long as the order is in the book.
             let goes_on = new.spec.orders.iter().any(|o| o.id == answer.order_id && o.action.pull.is_some());
             if let Some(earlier) = earlier.filter(|e| over(e.state) && !goes_on) {
                 self.check(earlier.state == answer.state, "I5", || {

@@ -32,18 +32,18 @@ impl Turns {
         let over = !request["status"]["completionTime"].is_null()
             || !request["metadata"]["deletionTimestamp"].is_null()
             || spec["dryRun"] == true;
-        self.is(now, pod, uid, after.is_some() && !over);
+        self.set_open(now, pod, uid, after.is_some() && !over);
     }
 
     /// A book was written, or removed. A stop in progress may outlive its request.
     pub(super) fn book_wrote(&mut self, now: u64, before: Option<&Value>, after: Option<&Value>) {
         let (before, after) = (stopping(before), stopping(after));
         for (pod, order) in before.union(&after) {
-            self.is(now, pod, order, after.contains(&(pod.clone(), order.clone())));
+            self.set_open(now, pod, order, after.contains(&(pod.clone(), order.clone())));
         }
     }
 
-    fn is(&mut self, now: u64, pod: &str, id: &str, open: bool) {
+    fn set_open(&mut self, now: u64, pod: &str, id: &str, open: bool) {
         let turn = self.0.entry(pod.to_owned()).or_default();
         if open {
             turn.open.insert(id.to_owned());
@@ -106,14 +106,14 @@ impl Oracle {
             let stored = stored.map(|r| ContainerRecreateRequest::deserialize(&**r).unwrap());
             let states = stored.and_then(|r| r.status).unwrap_or_default().container_recreate_states;
             let over = |p: Phase| matches!(p, Phase::Succeeded | Phase::Failed);
-            let told = states.iter().any(|s| s.name == t.name && over(s.phase));
+            let ended = states.iter().any(|s| s.name == t.name && over(s.phase));
             let lists = ["containerStatuses", "initContainerStatuses"];
             let mut statuses = lists.iter().filter_map(|l| shown["status"][*l].as_array()).flatten();
             let replaced = statuses.any(|s| {
                 let id = s["containerID"].as_str().unwrap_or_default();
                 s["name"] == *t.name && !id.is_empty() && id != t.container_id
             });
-            !told && !replaced
+            !ended && !replaced
         };
         let open = |known: &Known| known.ended.is_none() && known.deleted.is_none();
         let at_work = |(uid, known): &(&String, &Known)| {

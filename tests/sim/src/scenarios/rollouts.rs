@@ -16,7 +16,7 @@ fn rollout(change: impl FnOnce(&mut RolloutPlan)) -> Step {
     Step::Rollout(Box::new(plan))
 }
 
-fn again(at: u64, value: &'static str) -> (u64, Step) {
+fn restart(at: u64, value: &'static str) -> (u64, Step) {
     (at, Step::RestartAt("web".to_owned(), value.into()))
 }
 
@@ -55,9 +55,9 @@ pub(super) fn all() -> Vec<Schedule> {
         one("drained", "Deployment", 2, vec![(0, rollout(|r| r.unready_grace = Some(1)))]),
         one("paused", "Deployment", 2, vec![plain(), paused(600, true), paused(9_000, false)]),
         one("paused for good", "Deployment", 2, vec![plain(), paused(600, true)]),
-        one("again", "Deployment", 2, vec![plain(), again(30_000, "two")]),
-        one("again in between", "StatefulSet", 2, vec![plain(), again(1_000, "two")]),
-        one("and back", "Deployment", 2, vec![plain(), again(1_000, "two"), again(1_200, "one")]),
+        one("again", "Deployment", 2, vec![plain(), restart(30_000, "two")]),
+        one("again in between", "StatefulSet", 2, vec![plain(), restart(1_000, "two")]),
+        one("and back", "Deployment", 2, vec![plain(), restart(1_000, "two"), restart(1_200, "one")]),
         one("deleted", "Deployment", 2, vec![plain(), (700, Step::DeleteRollout("web".to_owned()))]),
         one("of which a Pod is deleted", "Deployment", 2, vec![plain(), deleted(700, "web-1")]),
         one("of which another Pod is deleted", "StatefulSet", 2, vec![plain(), deleted(700, "web-0")]),

@@ -14,11 +14,11 @@ pub(super) type Checked<T> = Result<T, Failure>;
 #[derive(Debug)]
 pub(super) struct Failure {
     pub code: u16,
-    rest: Box<Rest>,
+    status: Box<Status>,
 }
 
 #[derive(Debug)]
-struct Rest {
+struct Status {
     reason: &'static str,
     message: String,
     details: Map<String, Value>,
@@ -26,38 +26,38 @@ struct Rest {
 
 impl Failure {
     pub(super) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, rest: Box::new(Rest { reason, message: message.into(), details: Map::new() }) }
+        Self { code, status: Box::new(Status { reason, message: message.into(), details: Map::new() }) }
     }
 
     fn about(mut self, name: &str, group: &str, kind: &str) -> Self {
-        self.rest.details.insert("name".to_owned(), name.into());
+        self.status.details.insert("name".to_owned(), name.into());
         if !group.is_empty() {
-            self.rest.details.insert("group".to_owned(), group.into());
+            self.status.details.insert("group".to_owned(), group.into());
         }
-        self.rest.details.insert("kind".to_owned(), kind.into());
+        self.status.details.insert("kind".to_owned(), kind.into());
         self
     }
 
     fn causes(mut self, causes: Vec<Value>) -> Self {
-        self.rest.details.insert("causes".to_owned(), Value::Array(causes));
+        self.status.details.insert("causes".to_owned(), Value::Array(causes));
         self
     }
 
     fn retry_after(mut self, seconds: u64) -> Self {
-        self.rest.details.insert("retryAfterSeconds".to_owned(), seconds.into());
+        self.status.details.insert("retryAfterSeconds".to_owned(), seconds.into());
         self
     }
 
     pub(super) fn body(self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.rest.message, "code": self.code,
+            "message": self.status.message, "code": self.code,
         });
-        if !self.rest.reason.is_empty() {
-            status["reason"] = self.rest.reason.into();
+        if !self.status.reason.is_empty() {
+            status["reason"] = self.status.reason.into();
         }
-        if !self.rest.details.is_empty() {
-            status["details"] = Value::Object(self.rest.details);
+        if !self.status.details.is_empty() {
+            status["details"] = Value::Object(self.status.details);
         }
         status
     }

@@ -14,7 +14,7 @@ use super::store::Objects;
 
 /// A version that a client names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum VersionParam {
     /// None: the present.
     Unset,
     /// `0`: any state of the cache.
@@ -22,7 +22,7 @@ pub(super) enum Asked {
     At(u64),
 }
 
-impl Asked {
+impl VersionParam {
     pub(super) fn parse(text: &str) -> Checked<Self> {
         match text {
             "" => Ok(Self::Unset),
@@ -54,7 +54,7 @@ impl Server {
     pub(super) fn read(&self, call: &Call<'_>) -> Answer {
         match call.name {
             Some(name) => {
-                self.reached(Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?)?;
+                self.reached(VersionParam::parse(call.query("resourceVersion")).map_err(unforeseen)?)?;
                 let object = self.store.get(call.kind.index, &call.key());
                 object
                     .map(|object| (200, call.shown(object)))
@@ -80,9 +80,9 @@ impl Server {
     }
 
     /// Refuses a future version.
-    pub(super) fn reached(&self, asked: Asked) -> Checked<()> {
+    pub(super) fn reached(&self, asked: VersionParam) -> Checked<()> {
         match asked {
-            Asked::At(version) if version > self.store.version => {
+            VersionParam::At(version) if version > self.store.version => {
                 Err(Failure::too_large(version, self.store.version))
             }
             _ => Ok(()),
@@ -96,13 +96,13 @@ impl Server {
             "" => 0,
             text => text.parse().map_err(|_| Failure::bad_request(format!("invalid limit {text:?}")))?,
         };
-        let asked = Asked::parse(call.query("resourceVersion"))?;
+        let asked = VersionParam::parse(call.query("resourceVersion"))?;
         // The cache always returns a whole list.
-        let limit = if asked == Asked::Any && call.query("continue").is_empty() { 0 } else { limit };
+        let limit = if asked == VersionParam::Any && call.query("continue").is_empty() { 0 } else { limit };
         let (version, start) = match call.query("continue") {
             "" => (self.wanted(call, asked, limit)?, String::new()),
             token => {
-                if matches!(asked, Asked::At(_)) {
+                if matches!(asked, VersionParam::At(_)) {
                     let message = "specifying resource version is not allowed when using continue";
                     return Err(Failure::bad_request(message));
                 }
@@ -137,11 +137,11 @@ impl Server {
     }
 
     /// The version of a list without a continue token.
-    fn wanted(&self, call: &Call<'_>, asked: Asked, limit: usize) -> Checked<u64> {
+    fn wanted(&self, call: &Call<'_>, asked: VersionParam, limit: usize) -> Checked<u64> {
         self.reached(asked)?;
         Ok(match (asked, call.query("resourceVersionMatch")) {
-            (Asked::At(version), "Exact") => version,
-            (Asked::At(version), "") if limit > 0 => version,
+            (VersionParam::At(version), "Exact") => version,
+            (VersionParam::At(version), "") if limit > 0 => version,
             _ => self.store.version,
         })
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::failure::{Checked, Failure, Invalid};
 use super::kinds::Kind;
-use super::read::{Asked, chosen, unforeseen};
+use super::read::{VersionParam, chosen, unforeseen};
 use super::request::{Call, parse, partial};
 use super::select::Selector;
 use super::store::Change;
@@ -37,19 +37,19 @@ pub struct Watch {
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Its `type` on the wire.
-    pub what: &'static str,
+    pub type_: &'static str,
     /// Its object: the stored one itself, if the wire has it as it is stored.
     pub object: Arc<Value>,
 }
 
 impl Event {
-    fn new(what: &'static str, object: Value) -> Self {
-        Self { what, object: Arc::new(object) }
+    fn new(type_: &'static str, object: Value) -> Self {
+        Self { type_, object: Arc::new(object) }
     }
 
     /// The event in wire form.
     fn wire(&self) -> Value {
-        json!({ "type": self.what, "object": *self.object })
+        json!({ "type": self.type_, "object": *self.object })
     }
 }
 
@@ -91,7 +91,7 @@ impl Server {
     fn open(&self, call: &Call<'_>, present: u64) -> Checked<Watch> {
         let initial = validate(call)?;
         let selector = Selector::of(call)?;
-        let asked = Asked::parse(call.query("resourceVersion")).map_err(unforeseen)?;
+        let asked = VersionParam::parse(call.query("resourceVersion")).map_err(unforeseen)?;
         let mut watch = Watch {
             kind: call.kind.index,
             api_version: call.api_version(),
@@ -106,7 +106,7 @@ impl Server {
         };
         let state = match initial {
             Some(wanted) => wanted,
-            None => !matches!(asked, Asked::At(_)),
+            None => !matches!(asked, VersionParam::At(_)),
         };
         if state {
             let objects = self.store.at(watch.kind, present).unwrap();
@@ -119,7 +119,7 @@ impl Server {
             }
         }
         watch.after = match asked {
-            Asked::At(version) if !state => version,
+            VersionParam::At(version) if !state => version,
             _ => present,
         };
         if watch.after < self.store.floor {
@@ -204,15 +204,15 @@ impl Watch {
         }
     }
 
-    fn event(&self, kind: &Kind, what: &'static str, object: &Arc<Value>) -> Event {
+    fn event(&self, kind: &Kind, type_: &'static str, object: &Arc<Value>) -> Event {
         if self.metadata_only {
-            return Event::new(what, partial(object, "PartialObjectMetadata"));
+            return Event::new(type_, partial(object, "PartialObjectMetadata"));
         }
         let mut object = Arc::clone(object);
         if kind.versions.len() > 1 {
             Arc::make_mut(&mut object)["apiVersion"] = self.api_version.clone().into();
         }
-        Event { what, object }
+        Event { type_, object }
     }
 
     fn bookmark(&self, kind: &Kind, version: u64, annotations: Option<Value>) -> Event {

@@ -24,7 +24,7 @@ use super::effect::{Effect, Out, Sent};
 use super::parking;
 use super::plan::Schedule;
 use super::skew::NextController;
-use super::story::told;
+use super::story::decision;
 use super::watcher::{Watcher, convert};
 
 /// As in `controller/src/executor.rs`.
@@ -144,7 +144,7 @@ impl Controller {
             }
             Input::Delivered(2, event) => {
                 if let Some(next) = &mut self.next {
-                    objects(&event).for_each(|book| next.sees(book));
+                    objects(&event).for_each(|book| next.delivered(book));
                 }
                 self.core(now, Event::NodeWorks(convert(event, |o| observe::nodework(read(o)))), &mut out);
             }
@@ -200,7 +200,7 @@ impl Controller {
             if matches!(action, Action::Emit(_) | Action::Count(_)) {
                 continue;
             }
-            out.told.push(told(&action));
+            out.decisions.push(decision(&action));
             self.waiting.push_back(action);
         }
         self.send_waiting(now, out);
@@ -250,7 +250,7 @@ impl Controller {
         if leads != self.leading {
             self.leading = leads;
             self.lost_lead = !leads;
-            out.told.push(format!("leads: {leads}"));
+            out.decisions.push(format!("leads: {leads}"));
             // As in `controller/src/lead.rs`: decisions need lists that are not older than the lead, except lists of
             // Pods.
             for (at, watcher) in self.watchers.iter_mut().enumerate() {

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use self::writing::Chain;
 use super::clock::Clock;
-use super::effect::{Asked, Effect, Out, Sent, What};
+use super::effect::{Asked, Effect, Out, Purpose, Sent};
 use super::imaging::ROOM;
 use super::skew;
 use super::watcher::{Watcher, convert};
@@ -156,9 +156,9 @@ impl DaemonProcess {
     }
 
     fn ended(&mut self, now: u64, asked: Asked, reply: &runtime::Reply, machine: &mut Machine<'_>) -> Out {
-        let Asked { order_id, container_id, what, .. } = asked;
-        let event = match what {
-            What::Inspect => Event::Inspected(
+        let Asked { order_id, container_id, purpose, .. } = asked;
+        let event = match purpose {
+            Purpose::Inspect => Event::Inspected(
                 order_id,
                 match reply {
                     Ok(runtime::Answer::Container(info)) if info.id == container_id => Ok(Some(facts(info))),
@@ -167,7 +167,7 @@ impl DaemonProcess {
                     Err(failure) => Err(call_failure(failure)),
                 },
             ),
-            What::Read => Event::CgroupsRead(
+            Purpose::Read => Event::CgroupsRead(
                 order_id,
                 match reply {
                     Ok(runtime::Answer::Container(info)) if info.state == State::Running => {
@@ -178,7 +178,7 @@ impl DaemonProcess {
                     Err(failure) => Err(call_failure(failure)),
                 },
             ),
-            What::Look => {
+            Purpose::Look => {
                 let (pod, held) = self.looks.remove(&order_id).unwrap_or_default();
                 let seen = match reply {
                     Err(failure) if failure.code != Code::NotFound => Err(call_failure(failure)),
@@ -189,9 +189,9 @@ impl DaemonProcess {
                 };
                 Event::ResourcesRead(order_id, seen.map(Box::new))
             }
-            What::Image => self.image_seen(now, order_id, &container_id, reply, machine),
-            What::Pull => Event::Pulled(order_id, images::pulled(reply)),
-            What::Stop => Event::Stopped(
+            Purpose::Image => self.image_seen(now, order_id, &container_id, reply, machine),
+            Purpose::Pull => Event::Pulled(order_id, images::pulled(reply)),
+            Purpose::Stop => Event::Stopped(
                 order_id,
                 match reply {
                     Ok(_) => Ok(()),
@@ -199,7 +199,7 @@ impl DaemonProcess {
                     Err(failure) => Err(call_failure(failure)),
                 },
             ),
-            What::Hook => {
+            Purpose::Hook => {
                 let result = match reply {
                     Ok(runtime::Answer::Exec(0)) => Ok(()),
                     Ok(other) => Err(format!("the preStop command ended with {other:?}")),
@@ -249,13 +249,13 @@ impl DaemonProcess {
     fn core(&mut self, now: u64, event: Event, machine: &mut Machine<'_>) -> Out {
         let mut out = Out::default();
         for action in self.core.step(machine.clock.mono(now), event) {
-            out.told.push(format!("{action:?}"));
+            out.decisions.push(format!("{action:?}"));
             match action {
                 Action::Inspect { order_id, container_id } => {
-                    out.effects.push(status(order_id, container_id, What::Inspect));
+                    out.effects.push(status(order_id, container_id, Purpose::Inspect));
                 }
                 Action::ReadCgroups { order_id, container_id, .. } => {
-                    out.effects.push(status(order_id, container_id, What::Read));
+                    out.effects.push(status(order_id, container_id, Purpose::Read));
                 }
                 Action::Stop { order_id, container_id, grace_seconds } => {
                     // Recorded before the call, as in `daemon/src/execute.rs`.
@@ -265,7 +265,7 @@ impl DaemonProcess {
                     out.effects.push(Effect::Call(Asked {
                         order_id,
                         container_id: container_id.into(),
-                        what: What::Stop,
+                        purpose: Purpose::Stop,
                         call,
                         limit,
                     }));
@@ -276,11 +276,11 @@ impl DaemonProcess {
                         Hook::Exec { command } => {
                             let id = container_id.to_string();
                             let call = Call::ExecSync { id, cmd: command, timeout_s: limit_seconds };
-                            let (what, limit) = (What::Hook, limit + EXEC_MARGIN);
+                            let (purpose, limit) = (Purpose::Hook, limit + EXEC_MARGIN);
                             out.effects.push(Effect::Call(Asked {
                                 order_id,
                                 container_id: container_id.into(),
-                                what,
+                                purpose,
                                 call,
                                 limit,
                             }));
@@ -297,15 +297,7 @@ impl DaemonProcess {
                 }
                 Action::ReadResources { order_id, container_id, pod_uid, held, .. } => {
                     self.looks.insert(order_id.clone(), (pod_uid, held));
-                    let call = Call::ContainerStatus { id: container_id.to_string() };
-                    let asked = Asked {
-                        order_id,
-                        container_id: container_id.into(),
-                        what: What::Look,
-                        call,
-                        limit: READ,
-                    };
-                    out.effects.push(Effect::Call(asked));
+                    out.effects.push(status(order_id, container_id, Purpose::Look));
                 }
                 Action::Resize { order_id, pod_uid, writes, .. } => {
                     out.effects.push(self.resize(order_id, pod_uid, writes));
@@ -373,7 +365,7 @@ fn facts(info: &ContainerInfo) -> Facts {
 }
 
 /// Asks the runtime about a container.
-fn status(order_id: String, container_id: ContainerId, what: What) -> Effect {
+fn status(order_id: String, container_id: ContainerId, purpose: Purpose) -> Effect {
     let call = Call::ContainerStatus { id: container_id.to_string() };
-    Effect::Call(Asked { order_id, container_id: container_id.into(), what, call, limit: READ })
+    Effect::Call(Asked { order_id, container_id: container_id.into(), purpose, call, limit: READ })
 }

@@ -13,14 +13,14 @@ pub struct Out {
     /// Effects to carry out, in order.
     pub effects: Vec<Effect>,
     /// Decisions as text without times, for the trace.
-    pub told: Vec<String>,
+    pub decisions: Vec<String>,
 }
 
 impl Out {
     /// Appends the result of a later step.
     pub fn add(&mut self, more: Self) {
         self.effects.extend(more.effects);
-        self.told.extend(more.told);
+        self.decisions.extend(more.decisions);
     }
 }
 
@@ -67,14 +67,14 @@ pub struct Asked {
     /// ID of the container that the order names; empty for a pull.
     pub container_id: String,
     /// Purpose of the call.
-    pub what: What,
+    pub purpose: Purpose,
     /// The call.
     pub call: Call,
     /// Milliseconds until the process gives the call up.
     pub limit: u64,
 }
 
-impl What {
+impl Purpose {
     /// True if the call changes no container.
     pub fn only_asks(self) -> bool {
         matches!(self, Self::Inspect | Self::Read | Self::Look | Self::Image | Self::Pull)
@@ -83,7 +83,7 @@ impl What {
 
 /// Purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Purpose {
     /// Reads the container's status.
     Inspect,
     /// Runs its preStop hook.
@@ -124,7 +124,7 @@ impl Effect {
     pub fn positions(&self) -> &'static [Position] {
         let asks = match self {
             Self::Send(sent) => sent.request.method() == Method::GET,
-            Self::Call(asked) => asked.what.only_asks() && asked.what != What::Pull,
+            Self::Call(asked) => asked.purpose.only_asks() && asked.purpose != Purpose::Pull,
             Self::Write(_) => false,
         };
         if asks { &[Position::Begun] } else { &[Position::Before, Position::Begun, Position::Known] }
@@ -147,7 +147,7 @@ impl Effect {
                 };
                 format!("{} {}{status}{dry}", sent.request.method(), plural.unwrap_or(&"?"))
             }
-            Self::Call(asked) => format!("{:?}", asked.what),
+            Self::Call(asked) => format!("{:?}", asked.purpose),
             Self::Write(writing) => {
                 let of = if matches!(writing.write, Write::Pod(_)) { "Pod" } else { "container" };
                 let back = if writing.order_id.is_none() { " back" } else { "" };

@@ -162,7 +162,7 @@ impl World {
     pub(super) fn ask_as_user(&mut self, request: &HttpRequest) {
         let response = self.handle(Writer::User, request);
         if !response.status().is_success() {
-            self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));
+            self.story.note(self.now, "user", || format!("refused: {}", response.body()["message"]));
         }
     }
 

@@ -132,7 +132,7 @@ pub struct World {
 
 /// Result of a run.
 #[derive(Debug)]
-pub struct Ran {
+pub struct Report {
     /// The first violation, if any.
     pub violation: Option<Violation>,
     /// Hash of all decisions.
@@ -150,18 +150,18 @@ pub struct Ran {
 }
 
 /// Runs a schedule to its end.
-pub fn run(schedule: &Schedule, telling: bool) -> Ran {
-    let mut world = World::new(schedule.clone(), telling);
+pub fn run(schedule: &Schedule, verbose: bool) -> Report {
+    let mut world = World::new(schedule.clone(), verbose);
     world.play();
     let World { oracle, story, kinds, crashed, .. } = world;
     let writes = oracle.writes;
     let (violation, ends) = oracle.finish();
     let effects = kinds.into_iter().map(|(_, positions)| positions).collect();
-    Ran { violation, hash: story.hash(), ends, effects, writes, crashed, story: story.lines }
+    Report { violation, hash: story.hash(), ends, effects, writes, crashed, story: story.lines }
 }
 
 impl World {
-    fn new(schedule: Schedule, telling: bool) -> Self {
+    fn new(schedule: Schedule, verbose: bool) -> Self {
         let mut rng = Rng::new(schedule.seed);
         let clock = |clocks: &[Clock], at: usize| -> Clock {
             clocks.get(at).or(clocks.last()).cloned().unwrap_or_default()
@@ -199,7 +199,7 @@ impl World {
             crashed: BTreeMap::new(),
             kinds: Vec::new(),
             oracle: Oracle::new(&schedule),
-            story: Story::new(telling),
+            story: Story::new(verbose),
             schedule,
         };
         world.furnish();
@@ -290,7 +290,7 @@ impl World {
         // Silence: a world at rest writes nothing.
         if self.oracle.intact() {
             let so_far = self.oracle.so_far();
-            self.story.tell(self.now, "world", || "all is over; listens for ten minutes".to_owned());
+            self.story.note(self.now, "world", || "all is over; listens for ten minutes".to_owned());
             let until = self.now + 600_000;
             // The election runs in the first minute only: every minute of it is the same.
             self.run_until(self.now + 60_000, false);

@@ -62,7 +62,7 @@ impl World {
             broken("connection reset")
         };
         if lost {
-            self.story.tell(self.now, "fault", || format!("an answer is lost, applied: {applied}"));
+            self.story.note(self.now, "fault", || format!("an answer is lost, applied: {applied}"));
             answered = broken("connection reset");
         }
         let at = self.now + self.latency();
@@ -75,7 +75,7 @@ impl World {
         }
         let Some(process) = self.processes.get_mut(&to) else { return };
         if let Answer::Failed(failure) = &answer {
-            self.story.tell(self.now, &process.name, || format!("no success: {}", failure.message));
+            self.story.note(self.now, &process.name, || format!("no success: {}", failure.message));
         }
         let out = match (&mut process.kind, process.role) {
             (Kind::Controller(controller), _) => controller.step(self.now, Input::Answered(token, answer)),
@@ -98,13 +98,13 @@ impl World {
         let response = self.server.handle(wall, request);
         if let Some(about) = about {
             let after = find(self, &about);
-            self.saw(writer, about.0, before, after);
+            self.object_written(writer, about.0, before, after);
         }
         response
     }
 
     /// An object was written.
-    pub(super) fn saw(
+    pub(super) fn object_written(
         &mut self,
         writer: Writer,
         kind: &str,
@@ -117,7 +117,7 @@ impl World {
             return;
         }
         self.oracle.wrote(self.now, writer, kind, before.as_deref(), after.as_deref(), &self.server);
-        self.tell_natives(kind, before.as_ref(), after.as_ref());
+        self.notify_natives(kind, before.as_ref(), after.as_ref());
         if (kind == "InPlaceRollout" && after.is_none())
             || (["ContainerRecreateRequest", "PodImageUpdate"].contains(&kind) && before.is_none())
         {
@@ -153,7 +153,7 @@ impl World {
         let before = self.server.object(kind, namespace, name).cloned();
         let found = self.server.update(kind, namespace, name, change);
         let after = self.server.object(kind, namespace, name).cloned();
-        self.saw(writer, kind, before, after);
+        self.object_written(writer, kind, before, after);
         found
     }
 
@@ -161,7 +161,7 @@ impl World {
     pub(super) fn remove(&mut self, kind: &str, namespace: &str, name: &str) {
         let before = self.server.object(kind, namespace, name).cloned();
         self.server.remove(kind, namespace, name);
-        self.saw(Writer::Other, kind, before, None);
+        self.object_written(Writer::Other, kind, before, None);
     }
 
     pub(super) fn kubelet_writes(&mut self, at: usize, write: kubelet::Write) {

@@ -80,9 +80,9 @@ impl World {
 
     fn patch_workload(&mut self, patch: &Value) {
         let Some(workload) = &self.schedule.workload else { return };
-        let place = path(kind(&workload.kind)).rsplit('/').next().unwrap_or_default();
+        let plural = path(kind(&workload.kind)).rsplit('/').next().unwrap_or_default();
         let name = &workload.name;
-        let request = Request::patch(format!("/apis/apps/v1/namespaces/{NAMESPACE}/{place}/{name}"))
+        let request = Request::patch(format!("/apis/apps/v1/namespaces/{NAMESPACE}/{plural}/{name}"))
             .header(http::header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(serde_json::to_vec(patch).unwrap()).unwrap();
         self.ask_as_user(&request);
@@ -127,10 +127,10 @@ impl Admission for Policy {
         let Some(old) = Self::before(review) else { return Ok(()) };
         let rest = |object: &Value| {
             let mut rest = object.clone();
-            for (place, field) in
+            for (parent, field) in
                 [("/metadata/labels", PARKED), ("/spec", "paused"), ("/spec", "updateStrategy")]
             {
-                rest.pointer_mut(place).and_then(Value::as_object_mut).map(|fields| fields.remove(field));
+                rest.pointer_mut(parent).and_then(Value::as_object_mut).map(|fields| fields.remove(field));
             }
             if rest["metadata"]["labels"].as_object().is_none_or(serde_json::Map::is_empty) {
                 rest["metadata"].as_object_mut().map(|fields| fields.remove("labels"));

@@ -93,7 +93,7 @@ impl World {
                 (name, Kind::Daemon(Box::new(daemon)))
             }
         };
-        self.story.tell(self.now, &name, || format!("begins as process {pid}"));
+        self.story.note(self.now, &name, || format!("begins as process {pid}"));
         let mut process = Process { role, name, kind, paused_until: 0 };
         for (at, watcher) in process.watchers().iter_mut().enumerate() {
             watcher.planned = true;
@@ -110,7 +110,7 @@ impl World {
     /// Ends a process at once.
     pub(super) fn kill(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
-        self.story.tell(self.now, &process.name, || format!("process {pid} is dead"));
+        self.story.note(self.now, &process.name, || format!("process {pid} is dead"));
         if let Role::Daemon(at) = process.role {
             self.nodes[at].runtime.cancel_all(runtime::Client(pid));
             self.plan_node(at);
@@ -127,7 +127,7 @@ impl World {
     fn crash(&mut self, pid: Pid, effect: usize, position: Position) {
         let Some(role) = self.processes.get(&pid).map(|p| p.role) else { return };
         let kind = self.kinds[effect].0.clone();
-        self.story.tell(self.now, "fault", || {
+        self.story.note(self.now, "fault", || {
             format!("process {pid} dies at effect {effect}, {kind}: {position:?}")
         });
         *self.crashed.entry((kind, position)).or_default() += 1;
@@ -139,8 +139,8 @@ impl World {
     pub(super) fn carry_out(&mut self, pid: Pid, out: Out) {
         let Some(process) = self.processes.get(&pid) else { return };
         let (name, role) = (process.name.clone(), process.role);
-        for told in &out.told {
-            self.story.decides(self.now, &name, told);
+        for decision in &out.decisions {
+            self.story.decides(self.now, &name, decision);
         }
         for effect in out.effects {
             let mut number = None;
@@ -312,18 +312,18 @@ impl World {
     pub(super) fn after_node(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         for deed in node.runtime.take_deeds() {
-            self.story.tell(self.now, &node.name, || format!("{:?} of {}", deed.what, short(&deed.id)));
+            self.story.note(self.now, &node.name, || format!("{:?} of {}", deed.kind, short(&deed.id)));
             self.oracle.deed(&deed, &node.runtime);
         }
         for written in node.kubelet.cgroups_mut().take_news() {
-            self.story.tell(self.now, &node.name, || {
+            self.story.note(self.now, &node.name, || {
                 let Written { id, size, from } = &written;
                 format!("writes {size:?} into the group of {}, from {from} on", short(id))
             });
             self.oracle.sized(&written);
         }
         for news in node.runtime.take_image_news() {
-            self.story.tell(self.now, &node.name, || format!("{news:?}"));
+            self.story.note(self.now, &node.name, || format!("{news:?}"));
             self.oracle.image(self.now, &node.name, &news);
         }
         self.plan_node(at);

@@ -14,7 +14,7 @@ pub struct Queue<T> {
 struct Planned<T> {
     at: u64,
     serial: u64,
-    what: T,
+    event: T,
 }
 
 impl<T> PartialEq for Planned<T> {
@@ -45,9 +45,9 @@ impl<T> Default for Queue<T> {
 
 impl<T> Queue<T> {
     /// Plans an event for a time, in milliseconds.
-    pub fn push(&mut self, at: u64, what: T) {
+    pub fn push(&mut self, at: u64, event: T) {
         self.serial += 1;
-        self.heap.push(Reverse(Planned { at, serial: self.serial, what }));
+        self.heap.push(Reverse(Planned { at, serial: self.serial, event }));
     }
 
     /// Time of the next event.
@@ -57,6 +57,6 @@ impl<T> Queue<T> {
 
     /// Removes the next event; returns it with its time.
     pub fn pop(&mut self) -> Option<(u64, T)> {
-        self.heap.pop().map(|Reverse(planned)| (planned.at, planned.what))
+        self.heap.pop().map(|Reverse(planned)| (planned.at, planned.event))
     }
 }

@@ -345,12 +345,12 @@ impl World {
             let owners = request["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             owners.into_iter().any(|owner| owner["kind"] == "InPlaceRollout" && which(owner, request))
         };
-        for (kind, place) in [("ContainerRecreateRequest", REQUESTS), ("PodImageUpdate", UPDATES)] {
+        for (kind, path) in [("ContainerRecreateRequest", REQUESTS), ("PodImageUpdate", UPDATES)] {
             let found = self.server.objects(kind).filter(|request| of(request));
             let names: Vec<String> =
                 found.map(|r| r["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect();
             for name in names {
-                self.handle(writer, &delete(&format!("{place}/{name}"), None, None));
+                self.handle(writer, &delete(&format!("{path}/{name}"), None, None));
             }
         }
     }

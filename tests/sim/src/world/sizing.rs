@@ -50,8 +50,8 @@ impl Size {
 /// Requests and limits; an empty list is left out.
 fn lists(requests: &Amounts, limits: &Amounts) -> Value {
     let named = [("requests", requests), ("limits", limits)];
-    let said = named.into_iter().filter(|(_, amounts)| !amounts.is_empty());
-    said.map(|(list, amounts)| (list.to_owned(), json!(amounts))).collect::<Map<_, _>>().into()
+    let present = named.into_iter().filter(|(_, amounts)| !amounts.is_empty());
+    present.map(|(list, amounts)| (list.to_owned(), json!(amounts))).collect::<Map<_, _>>().into()
 }
 
 /// Room for resizes. None: no limit.
@@ -176,7 +176,7 @@ impl World {
     fn ask(&mut self, writer: Writer, request: &HttpRequest) {
         let response = self.handle(writer, request);
         if !response.status().is_success() {
-            self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));
+            self.story.note(self.now, "user", || format!("refused: {}", response.body()["message"]));
         }
     }
 
@@ -197,7 +197,7 @@ impl World {
             let limit = if fixed {
                 cgroups.of_container(now, &info).memory_limit
             } else {
-                cgroups.given(&info).memory_limit
+                cgroups.last_size(&info).memory_limit
             };
             if limit.is_some_and(|limit| limit < mebibytes << 20) {
                 node.runtime.run_out_of_memory(now, &info.id);

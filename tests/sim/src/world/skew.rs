@@ -20,7 +20,7 @@ pub struct NextController {
 
 impl NextController {
     /// A watch delivered a book.
-    pub fn sees(&mut self, book: &Value) {
+    pub fn delivered(&mut self, book: &Value) {
         let orders = book["spec"]["orders"].as_array().into_iter().flatten();
         self.seen.extend(orders.filter_map(|order| order["id"].as_str()).map(str::to_owned));
     }

@@ -12,15 +12,15 @@ use pitstop_controller_core::{Action, Status, Write};
 pub struct Story {
     hash: DefaultHasher,
     /// Lines are kept.
-    pub telling: bool,
+    pub verbose: bool,
     /// The lines.
     pub lines: Vec<String>,
 }
 
 impl Story {
-    /// An empty record; lines are kept only when `telling`.
-    pub fn new(telling: bool) -> Self {
-        Self { telling, ..Self::default() }
+    /// An empty record; lines are kept only when `verbose`.
+    pub fn new(verbose: bool) -> Self {
+        Self { verbose, ..Self::default() }
     }
 
     /// A decision of production code: part of the hash.
@@ -30,14 +30,14 @@ impl Story {
     }
 
     /// A line that is not part of the hash.
-    pub fn tell(&mut self, now: u64, who: &str, what: impl FnOnce() -> String) {
-        if self.telling {
+    pub fn note(&mut self, now: u64, who: &str, what: impl FnOnce() -> String) {
+        if self.verbose {
             self.line(now, who, &what());
         }
     }
 
     fn line(&mut self, now: u64, who: &str, what: &str) {
-        if self.telling {
+        if self.verbose {
             self.lines.push(format!("{:>9}.{:03} {who:<14} {what}", now / 1000, now % 1000));
         }
     }
@@ -49,7 +49,7 @@ impl Story {
 }
 
 /// An action as text without wall times: clocks of machines may be wrong, and decisions may not depend on them.
-pub fn told(action: &Action) -> String {
+pub fn decision(action: &Action) -> String {
     let mut action = action.clone();
     match &mut action {
         Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } => {

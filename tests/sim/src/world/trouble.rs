@@ -85,7 +85,7 @@ pub(crate) fn lasts(fault: &Fault) -> u64 {
 impl World {
     pub(super) fn fault(&mut self, at: usize) {
         let fault = self.schedule.faults[at].what.clone();
-        self.story.tell(self.now, "fault", || format!("{fault:?}"));
+        self.story.note(self.now, "fault", || format!("{fault:?}"));
         let after = self.now + lasts(&fault);
         match fault {
             Fault::KillController(at, _) => {
@@ -233,7 +233,7 @@ impl World {
     }
 
     pub(super) fn heal(&mut self, heal: Heal) {
-        self.story.tell(self.now, "fault", || format!("over: {heal:?}"));
+        self.story.note(self.now, "fault", || format!("over: {heal:?}"));
         match heal {
             Heal::End(pid) => self.kill(pid),
             Heal::Boot(at) => {

@@ -12,13 +12,13 @@ const OTHER: &str = "other";
 impl World {
     pub(super) fn step(&mut self, at: usize) {
         let step = self.schedule.steps[at].what.clone();
-        self.story.tell(self.now, "user", || format!("{step:?}"));
+        self.story.note(self.now, "user", || format!("{step:?}"));
         match step {
             Step::Create(plan) => {
                 let request = objects::create(&plan);
                 let response = self.handle(Writer::User, &request);
                 if !response.status().is_success() {
-                    self.story.tell(self.now, "user", || format!("refused: {}", response.body()["message"]));
+                    self.story.note(self.now, "user", || format!("refused: {}", response.body()["message"]));
                 }
             }
             Step::Delete(name) => {
@@ -144,7 +144,7 @@ impl World {
         }
         let Some(name) = self.name_anew(at) else { return };
         self.make_pod(at, &name);
-        self.story.tell(self.now, "user", || format!("Pod {name} is made anew"));
+        self.story.note(self.now, "user", || format!("Pod {name} is made anew"));
     }
 }
 

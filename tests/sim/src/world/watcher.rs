@@ -132,8 +132,8 @@ impl Watcher {
     pub fn deliver(&mut self, server: &Server) -> Vec<Watch<Arc<Value>>> {
         let Some(stream) = &mut self.stream else { return Vec::new() };
         let mut events = Vec::new();
-        for server::Event { what, object } in server.events(stream) {
-            match what {
+        for server::Event { type_, object } in server.events(stream) {
+            match type_ {
                 "ERROR" => {
                     // kube lists again after 410, whatever came before.
                     self.state = State::Empty;

@@ -4,7 +4,7 @@ use pitstop_controller_core::ObjectKey;
 use pitstop_controller_core::image::ImageUpdate;
 use pitstop_controller_core::kind::Kind as _;
 use pitstop_controller_core::recreate::Request;
-use pitstop_controller_core::review::{Asked, Step, Verdict, without_status};
+use pitstop_controller_core::review::{Response, ReviewRequest, Step, without_status};
 use pitstop_controller_core::wire::observe;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ impl Admission for Webhook {
             return Ok(());
         };
         let dynamic = |object: &Value| serde_json::from_value(object.clone()).unwrap();
-        let asked = Asked {
+        let asked = ReviewRequest {
             key: ObjectKey::new(review.namespace, object["metadata"]["name"].as_str().unwrap_or_default()),
             update: review.operation == Operation::Update,
             new: Some(without_status(dynamic(object))),
@@ -36,9 +36,9 @@ impl Admission for Webhook {
             by_controller: review.headers.get(FROM).is_some_and(|h| h == "controller"),
         };
         let mut step = (about.review.unwrap().begin)(&asked);
-        let verdict = loop {
+        let response = loop {
             step = match step {
-                Step::Over(verdict) => break verdict,
+                Step::Over(response) => break response,
                 Step::Pod(key, then) => {
                     let pod = server.object("Pod", &key.namespace, &key.name);
                     then(Ok(pod.map(|pod| observe::live(dynamic(pod)).unwrap())))
@@ -46,13 +46,13 @@ impl Admission for Webhook {
                 Step::Node(_, then) => then(false),
             };
         };
-        match verdict {
-            Verdict::Allow(patch) => {
+        match response {
+            Response::Allow(patch) => {
                 let patch: json_patch::Patch = serde_json::from_value(Value::Array(patch)).unwrap();
                 json_patch::patch(object, &patch).unwrap();
                 Ok(())
             }
-            Verdict::Deny { code, message } => Err(Refusal { code, reason: "Forbidden", message }),
+            Response::Deny { code, message } => Err(Refusal { code, reason: "Forbidden", message }),
         }
     }
 }

@@ -23,7 +23,7 @@ impl World {
             let cgroups = node.kubelet.cgroups_mut();
             let (result, touched) = cgroups.touch(now, &node.runtime, &writing.pod, &writing.write);
             if let Some(touched) = touched {
-                self.story.tell(now, &name, || format!("writes {touched:?}"));
+                self.story.note(now, &name, || format!("writes {touched:?}"));
                 let by = format!("{name}-{pid}");
                 let order = writing.order_id.as_deref();
                 self.oracle.touched(now, (&by, &node.name), order, &touched, &self.server);
@@ -46,7 +46,7 @@ impl World {
         }
         let Some(process) = self.processes.get_mut(&to) else { return };
         if let Err(failure) = &result {
-            self.story.tell(self.now, &process.name, || format!("cannot write: {}", failure.message));
+            self.story.note(self.now, &process.name, || format!("cannot write: {}", failure.message));
         }
         let (Kind::Daemon(daemon), Role::Daemon(at)) = (&mut process.kind, process.role) else { return };
         let out = daemon.wrote(self.now, token, result, &mut self.nodes[at].machine(daemon.record));

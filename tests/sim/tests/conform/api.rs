@@ -1,18 +1,18 @@
 use std::collections::BTreeSet;
 
-use pitstop_sim::conform::api::{Model, Place, Step, differences, run, scripts};
+use pitstop_sim::conform::api::{Model, Scope, Step, differences, run, scripts};
 use serde_json::Value;
 
-fn place(name: &str) -> Place {
-    Place { namespace: format!("namespace-{name}"), id: format!("id-{name}-") }
+fn scope(name: &str) -> Scope {
+    Scope { namespace: format!("namespace-{name}"), id: format!("id-{name}-") }
 }
 
 fn answers(at: &str) -> Vec<Vec<Value>> {
     scripts()
         .iter()
         .map(|script| {
-            let place = place(at);
-            run(script, &place, &mut Model::new(&place), &[])
+            let scope = scope(at);
+            run(script, &scope, &mut Model::new(&scope), &[])
         })
         .collect()
 }

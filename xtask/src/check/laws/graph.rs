@@ -80,8 +80,8 @@ pub(super) fn arrows(metadata: &Metadata) -> Vec<String> {
             ));
             continue;
         };
-        let ours = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
-        for dependency in ours.filter(|dependency| dependency.kind != DependencyKind::Development) {
+        let members = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+        for dependency in members.filter(|dependency| dependency.kind != DependencyKind::Development) {
             if !allowed.contains(&dependency.name.as_str()) {
                 breaches.push(format!("{name} may not use {}", dependency.name));
             }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     /// A crate of ours, and our crates that it uses, each with the kind of dependency.
-    fn ours(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
+    fn member(name: &str, uses: &[(&str, Option<&str>)]) -> Value {
         let uses = uses.iter().map(|(name, kind)| {
             json!({ "name": name, "kind": kind, "path": format!("/src/{name}"), "req": "*", "optional": false,
                     "uses_default_features": true, "features": [] })
@@ -128,7 +128,7 @@ mod tests {
         package(name, "0.1.0", &uses.collect::<Vec<_>>())
     }
 
-    fn theirs(name: &str, version: &str) -> Value {
+    fn foreign(name: &str, version: &str) -> Value {
         package(name, version, &[])
     }
 
@@ -138,8 +138,8 @@ mod tests {
     }
 
     fn metadata(packages: &[Value]) -> Metadata {
-        let ours = |package: &&Value| package["version"] == "0.1.0";
-        let members: Vec<_> = packages.iter().filter(ours).map(|package| &package["id"]).collect();
+        let member = |package: &&Value| package["version"] == "0.1.0";
+        let members: Vec<_> = packages.iter().filter(member).map(|package| &package["id"]).collect();
         let json = json!({ "packages": packages, "workspace_members": members, "workspace_root": "/",
                            "target_directory": "/target", "version": 1 });
         serde_json::from_value(json).unwrap()
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn arrows_that_point_down_are_fine() {
         let tree = metadata(&[
-            ours("pitstop-api", &[]),
-            ours("pitstop-daemon-core", &[("pitstop-api", None)]),
-            ours(
+            member("pitstop-api", &[]),
+            member("pitstop-daemon-core", &[("pitstop-api", None)]),
+            member(
                 "pitstop-daemon",
                 &[("pitstop-daemon-core", None), ("pitstop-kit", None), ("pitstop-cri", None)],
             ),
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn arrows_that_point_up_or_across_are_breaches() {
         let tree = metadata(&[
-            ours("pitstop-api", &[("pitstop-kit", None)]),
-            ours("pitstop-daemon-core", &[("pitstop-cri", None)]),
-            ours("pitstop-controller", &[("pitstop-daemon-core", Some("build"))]),
+            member("pitstop-api", &[("pitstop-kit", None)]),
+            member("pitstop-daemon-core", &[("pitstop-cri", None)]),
+            member("pitstop-controller", &[("pitstop-daemon-core", Some("build"))]),
         ]);
         assert_eq!(
             arrows(&tree),
@@ -177,28 +177,28 @@ mod tests {
 
     #[test]
     fn tests_may_use_what_they_like() {
-        assert_eq!(arrows(&metadata(&[ours("pitstop-cri", &[("pitstop-kit", Some("dev"))])])), [""; 0]);
+        assert_eq!(arrows(&metadata(&[member("pitstop-cri", &[("pitstop-kit", Some("dev"))])])), [""; 0]);
     }
 
     #[test]
     fn a_crate_that_the_law_does_not_know_is_a_breach() {
-        assert!(arrows(&metadata(&[ours("pitstop-new", &[])]))[0].starts_with("pitstop-new has no place"));
+        assert!(arrows(&metadata(&[member("pitstop-new", &[])]))[0].starts_with("pitstop-new has no place"));
     }
 
     #[test]
     fn a_second_kube_is_a_breach() {
         let tree = metadata(&[
-            theirs("kube", "4.2.0"),
-            theirs("kube", "5.0.0"),
-            theirs("syn", "1.0.0"),
-            theirs("syn", "2.0.0"),
+            foreign("kube", "4.2.0"),
+            foreign("kube", "5.0.0"),
+            foreign("syn", "1.0.0"),
+            foreign("syn", "2.0.0"),
         ]);
         assert_eq!(singles(&tree), ["kube is there in 2 versions: 4.2.0, 5.0.0"]);
     }
 
     #[test]
     fn the_other_crypto_is_a_breach() {
-        let tree = metadata(&[theirs("ring", "0.17.14"), theirs("aws-lc-rs", "1.19.0")]);
+        let tree = metadata(&[foreign("ring", "0.17.14"), foreign("aws-lc-rs", "1.19.0")]);
         assert_eq!(absences(&tree), ["aws-lc-rs is in the tree; `cargo tree -i aws-lc-rs` says why"]);
     }
 }

@@ -27,12 +27,12 @@ type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 pub(super) fn circles(sources: &BTreeMap<String, String>) -> Result<Vec<String>> {
     let imports = imports(sources)?;
     let mut breaches = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for folder in imports.keys() {
         let reached = reached(&imports, folder);
         let circle: Vec<_> =
             reached.iter().filter(|other| self::reached(&imports, other).contains(folder)).collect();
-        if circle.len() < 2 || !told.insert(circle.clone().into_iter().cloned().collect::<Vec<_>>()) {
+        if circle.len() < 2 || !reported.insert(circle.clone().into_iter().cloned().collect::<Vec<_>>()) {
             continue;
         }
         let mut ties = Vec::new();
@@ -117,13 +117,13 @@ fn shown(items: &[Item]) -> BTreeMap<String, String> {
     shown
 }
 
-/// Passes the last names of an import to `tell`.
-fn leaves(tree: &UseTree, tell: &mut impl FnMut(String)) {
+/// Passes the last names of an import to `visit`.
+fn leaves(tree: &UseTree, visit: &mut impl FnMut(String)) {
     match tree {
-        UseTree::Path(path) => leaves(&path.tree, tell),
-        UseTree::Name(name) => tell(name.ident.to_string()),
-        UseTree::Rename(name) => tell(name.rename.to_string()),
-        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, tell)),
+        UseTree::Path(path) => leaves(&path.tree, visit),
+        UseTree::Name(name) => visit(name.ident.to_string()),
+        UseTree::Rename(name) => visit(name.rename.to_string()),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| leaves(tree, visit)),
         UseTree::Glob(_) => {}
     }
 }

@@ -37,12 +37,12 @@ pub(super) fn breaches(file: &str, text: &str) -> Vec<String> {
     let edge = EDGE.iter().any(|folder| file.starts_with(folder));
     let mut breaches = Vec::new();
     for (line, code) in code(text) {
-        let mut tell = |what: &str| breaches.push(format!("{file}:{line}: {what}"));
+        let mut report = |what: &str| breaches.push(format!("{file}:{line}: {what}"));
         if is_debug(code) {
-            tell("debug output in a text; write words, or use `quoted` or `shown`");
+            report("debug output in a text; write words, or use `quoted` or `shown`");
         }
         if edge && ERRORS.iter().any(|name| is_shown(code, name)) {
-            tell("an error in its own words, which may hold debug output; use `describe`");
+            report("an error in its own words, which may hold debug output; use `describe`");
         }
     }
     breaches

@@ -3,7 +3,7 @@
 use kube::ResourceExt as _;
 use pitstop_api::nodework::NodeWork;
 
-use super::super::{Finding, count, named};
+use super::super::{Finding, count, name_list};
 use super::Remains;
 use crate::known::Known;
 
@@ -18,13 +18,13 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some((pods, nodes)) = sum(books, held) {
         let text = format!("{} held at other resources on {nodes}", count(pods, "Pod"));
-        let to_do = "Run kubectl delete podresizes --all -A, and examine again until none is held. Daemons that run also give \
-            resources back when their NodeWork goes; on a node that is down, Pods stay so until their containers restart.";
+        let to_do = "Run kubectl delete podresizes --all -A, and check again until no Pod is held. A running daemon also restores \
+            them when its NodeWork is deleted. On a node that is down, they stay so until their containers restart.";
         findings.push(Finding::error(CHECK, text, to_do));
     }
     if let Some((orders, nodes)) = sum(books, |book| book.spec.orders.len()) {
         let text = format!("{} on {nodes}", count(orders, "order"));
-        let to_do = "They end with their requests: examine again. See kubectl pitstop node NODE.";
+        let to_do = "They end with their requests: check again. See kubectl pitstop node NODE.";
         findings.push(Finding::error(CHECK, text, to_do));
     }
     if findings.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
 fn sum(books: &[NodeWork], of: impl Fn(&NodeWork) -> usize) -> Option<(usize, String)> {
     let some: Vec<&NodeWork> = books.iter().filter(|book| of(book) > 0).collect();
     let names: Vec<String> = some.iter().map(|it| it.name_any()).collect();
-    let nodes = format!("{}: {}", count(names.len(), "node"), named(&names));
+    let nodes = format!("{}: {}", count(names.len(), "node"), name_list(&names));
     (!some.is_empty()).then(|| (some.into_iter().map(of).sum(), nodes))
 }
 
@@ -45,7 +45,7 @@ fn sum(books: &[NodeWork], of: impl Fn(&NodeWork) -> usize) -> Option<(usize, St
 mod tests {
     use serde_json::json;
 
-    use super::super::super::Verdict;
+    use super::super::super::Level;
     use super::super::super::fixtures::read;
     use super::*;
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(found[0].text, "3 Pods held at other resources on 2 nodes: node1, node2");
         assert!(found[0].to_do.contains("kubectl delete podresizes --all -A"), "{found:?}");
         assert_eq!(found[1].text, "1 order on 1 node: node2");
-        assert!(found.iter().all(|it| it.verdict == Verdict::Error), "{found:?}");
+        assert!(found.iter().all(|it| it.verdict == Level::Error), "{found:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use pitstop_api::readiness::{Hold, PITSTOP_READY, SERVED, holds};
 
-use super::super::{Finding, count, named};
+use super::super::{Finding, count, name_list};
 use super::{Remains, name};
 use crate::known::Known;
 
@@ -61,20 +61,20 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
         Known::Unread(why) => return vec![Finding::unknown(CHECK, "Pods", why)],
         pods => pods.all(),
     };
-    let told = |gate: Gate, what: &str| {
+    let text = |gate: Gate, what: &str| {
         let names: Vec<&str> = pods.iter().filter(|it| it.gate == gate).map(|it| it.name.as_str()).collect();
-        (!names.is_empty()).then(|| format!("{} {what}: {}", count(names.len(), "Pod"), named(&names)))
+        (!names.is_empty()).then(|| format!("{} {what}: {}", count(names.len(), "Pod"), name_list(&names)))
     };
     let mut findings = Vec::new();
-    if let Some(text) = told(Gate::Held, "held not ready by requests") {
-        let to_do = format!("They come back when these end: examine again. Without a controller, see {SEE}.");
+    if let Some(text) = text(Gate::Held, "held not ready by requests") {
+        let to_do = format!("They are ready when these end: check again. Without a controller, see {SEE}.");
         findings.push(Finding::error(CHECK, text, to_do));
     }
-    if let Some(text) = told(Gate::Unwritten, "whose readiness gate the controller has yet to open") {
-        let to_do = format!("Without it, they never become ready: examine again, or see {SEE}.");
+    if let Some(text) = text(Gate::Unwritten, "whose readiness gate the controller has not opened yet") {
+        let to_do = format!("They are not ready before that: check again, or see {SEE}.");
         findings.push(Finding::error(CHECK, text, to_do));
     }
-    if let Some(text) = told(Gate::Free, &format!("with the readiness gate {PITSTOP_READY}")) {
+    if let Some(text) = text(Gate::Free, &format!("with the readiness gate {PITSTOP_READY}")) {
         let to_do = format!("They keep it, and stay ready ({SEE}).");
         findings.push(Finding::warning(CHECK, text, to_do));
     }
@@ -88,7 +88,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::super::Verdict;
+    use super::super::super::Level;
     use super::super::super::fixtures::read;
     use super::*;
 
@@ -145,9 +145,9 @@ mod tests {
         };
         let found = of(&[Gate::Free, Gate::Held, Gate::Unwritten, Gate::Free]);
         let verdicts = found.iter().map(|it| it.verdict).collect::<Vec<_>>();
-        assert_eq!(verdicts, [Verdict::Error, Verdict::Error, Verdict::Warning]);
+        assert_eq!(verdicts, [Level::Error, Level::Error, Level::Warning]);
         assert_eq!(found[0].text, "1 Pod held not ready by requests: shop/web");
         assert_eq!(found[2].text, "2 Pods with the readiness gate pitstop.dev/ready: shop/web, shop/web");
-        assert_eq!(of(&[])[0].verdict, Verdict::Ok);
+        assert_eq!(of(&[])[0].verdict, Level::Ok);
     }
 }

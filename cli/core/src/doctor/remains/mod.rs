@@ -4,8 +4,8 @@
 
 mod books;
 mod gates;
+mod leftovers;
 mod requests;
-mod stays;
 mod workloads;
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -43,7 +43,7 @@ pub struct Remains {
 
 /// Runs all checks.
 pub fn examine(remains: &Remains) -> Vec<Finding> {
-    let checks = [requests::check, books::check, gates::check, workloads::check, stays::check];
+    let checks = [requests::check, books::check, gates::check, workloads::check, leftovers::check];
     checks.iter().flat_map(|check| check(remains)).collect()
 }
 
@@ -56,7 +56,7 @@ pub fn name(object: &impl ResourceExt) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::{Verdict, exit_code};
+    use super::super::{Level, exit_code};
     use super::*;
 
     fn each(requests: &Known<Requests>, workloads: &Known<Vec<Workload>>) -> Remains {
@@ -71,7 +71,7 @@ mod tests {
     fn the_exit_code_tells_whether_something_is_at_work() {
         let idle = each(&Known::Is(Requests::default()), &Known::Is(Vec::new()));
         let findings = examine(&idle);
-        assert!(findings.iter().all(|it| it.verdict == Verdict::Ok), "{findings:?}");
+        assert!(findings.iter().all(|it| it.verdict == Level::Ok), "{findings:?}");
         assert_eq!(exit_code(&findings), 0);
         let kept = each(&Known::Is(Requests { ended: 3, ..Requests::default() }), &Known::Is(Vec::new()));
         assert_eq!(exit_code(&examine(&kept)), 0, "what has ended does not count");
@@ -95,7 +95,7 @@ mod tests {
             gates: no(),
             ..each(&no(), &no())
         });
-        let judged: Vec<_> = findings.iter().filter(|it| it.verdict != Verdict::Unknown).collect();
+        let judged: Vec<_> = findings.iter().filter(|it| it.verdict != Level::Unknown).collect();
         assert!(judged.is_empty(), "{judged:#?}");
         assert_eq!(exit_code(&findings), 2);
     }

@@ -1,6 +1,6 @@
 //! Requests and rollouts: those at work, and those that are only deleted with the definitions.
 
-use super::super::{Finding, count, named};
+use super::super::{Finding, count, name_list};
 use super::Remains;
 use crate::known::Known;
 use crate::target::RequestKind;
@@ -10,7 +10,7 @@ const CHECK: &str = "requests";
 /// The requests of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Names of those [at work](crate::standing::is_at_work).
+    /// Names of those [at work](crate::summary::is_at_work).
     pub at_work: Vec<String>,
     /// Number of all others.
     pub ended: usize,
@@ -29,13 +29,13 @@ fn of_kind(kind: RequestKind, found: &Known<Requests>) -> Vec<Finding> {
     };
     let mut findings = Vec::new();
     if !at_work.is_empty() {
-        let text = format!("{} at work: {}", count(at_work.len(), name), named(at_work));
+        let text = format!("{} at work: {}", count(at_work.len(), name), name_list(at_work));
         findings.push(Finding::error(CHECK, text, to_do(kind)));
     }
     if *ended > 0 {
         let text = format!("{} not at work: deleted with the definition", count(*ended, name));
         findings.push(if kind == RequestKind::Rollout {
-            Finding::warning(CHECK, text, "To have them again later, keep a copy: kubectl get ipr -A -o yaml")
+            Finding::warning(CHECK, text, "To restore them later, keep a copy: kubectl get ipr -A -o yaml")
         } else {
             Finding::ok(CHECK, text)
         });
@@ -61,7 +61,7 @@ fn to_do(kind: RequestKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::Verdict;
+    use super::super::super::Level;
     use super::*;
 
     fn of(kind: RequestKind, at_work: &[&str], ended: usize) -> Vec<Finding> {
@@ -73,7 +73,7 @@ mod tests {
     fn what_is_at_work_is_named_with_what_ends_it() {
         let names = ["shop/a", "shop/b", "shop/c", "shop/d", "shop/e", "shop/f", "shop/g"];
         let found = of(RequestKind::Resize, &names, 1);
-        assert_eq!(found[0].verdict, Verdict::Error);
+        assert_eq!(found[0].verdict, Level::Error);
         assert_eq!(found[0].text, "7 PodResizes at work: shop/a, shop/b, shop/c, shop/d, shop/e and 2 more");
         assert!(found[0].to_do.contains("kubectl pitstop wait prz/NAME -n NAMESPACE"), "{found:?}");
         assert!(found[0].to_do.contains("kubectl pitstop cancel prz/NAME -n NAMESPACE"), "{found:?}");
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(restarts, [Finding::ok(CHECK, text)]);
         // A rollout is a user's setting.
         let rollouts = of(RequestKind::Rollout, &[], 2);
-        assert_eq!((rollouts.len(), rollouts[0].verdict), (1, Verdict::Warning));
+        assert_eq!((rollouts.len(), rollouts[0].verdict), (1, Level::Warning));
         assert_eq!(of(RequestKind::Restart, &[], 0).len(), 1);
         assert_eq!(of_kind(RequestKind::Restart, &Known::Missing), of(RequestKind::Restart, &[], 0));
     }

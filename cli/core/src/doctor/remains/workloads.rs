@@ -6,7 +6,7 @@ use kube::api::DynamicObject;
 use pitstop_api::readiness::PITSTOP_READY;
 use pitstop_api::rollout::{PARKED, TargetKind};
 
-use super::super::{Finding, count, named};
+use super::super::{Finding, count, name_list};
 use super::{Remains, name};
 use crate::known::Known;
 
@@ -24,8 +24,9 @@ impl Workload {
     /// The Deployment, `StatefulSet` or `DaemonSet`; `None` if it does not need pitstop.
     pub fn of(object: &DynamicObject) -> Option<Self> {
         let parked = object.labels().contains_key(PARKED);
-        let named = object.data.pointer("/spec/template/spec/readinessGates").and_then(|it| it.as_array());
-        let gated = named.into_iter().flatten().any(|it| it["conditionType"] == PITSTOP_READY);
+        let conditions =
+            object.data.pointer("/spec/template/spec/readinessGates").and_then(|it| it.as_array());
+        let gated = conditions.into_iter().flatten().any(|it| it["conditionType"] == PITSTOP_READY);
         (parked || gated).then(|| Self { name: name(object), parked, gated })
     }
 }
@@ -43,7 +44,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
             some.map(|it| format!("{} {}", kind.name(), it.name)).collect::<Vec<_>>()
         };
         let names: Vec<String> = remains.workloads.iter().flat_map(of).collect();
-        (!names.is_empty()).then(|| format!("{}{more}: {}", count(names.len(), what), named(&names)))
+        (!names.is_empty()).then(|| format!("{}{more}: {}", count(names.len(), what), name_list(&names)))
     };
     if let Some(text) = all(|it| it.parked, "parked workload", "") {
         let to_do = "Release each with kubectl pitstop disable KIND/NAME -n NAMESPACE: without that, it stays parked.";
@@ -65,7 +66,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::super::Verdict;
+    use super::super::super::Level;
     use super::super::super::fixtures::read;
     use super::*;
 
@@ -95,15 +96,15 @@ mod tests {
         let workloads = kinds.into_iter().zip(found).collect();
         let found = check(&Remains { workloads, ..Remains::default() });
         assert_eq!(found[0].text, "cannot check DaemonSets: forbidden");
-        assert_eq!(found[1].verdict, Verdict::Error);
+        assert_eq!(found[1].verdict, Level::Error);
         assert_eq!(found[1].text, "2 parked workloads: Deployment shop/web, StatefulSet shop/db");
-        assert_eq!(found[2].verdict, Verdict::Warning);
+        assert_eq!(found[2].verdict, Level::Warning);
         let gated = "1 workload whose template has the readiness gate pitstop.dev/ready: Deployment shop/web";
         assert_eq!(found[2].text, gated);
         let none = Remains {
             workloads: vec![(TargetKind::Deployment, Known::Is(Vec::new()))],
             ..Remains::default()
         };
-        assert_eq!(check(&none)[0].verdict, Verdict::Ok);
+        assert_eq!(check(&none)[0].verdict, Level::Ok);
     }
 }

@@ -35,14 +35,14 @@ fn d25_an_event_concerns_only_the_requests_of_its_pod_or_node() {
     let pods = names.iter().map(|n| pod(n)).collect();
     let requests = names.iter().map(|n| request(n, n, 0)).collect();
     let mut bench = Bench::new(pods, requests);
-    assert!(bench.index.stores.recreates.dirty.is_empty());
-    bench.index.pods_changed(Watch::Upsert(Pod { resource_version: "2".into(), ..pod("p07") }));
+    assert!(bench.engine.stores.recreates.dirty.is_empty());
+    bench.engine.pods_changed(Watch::Upsert(Pod { resource_version: "2".into(), ..pod("p07") }));
     let own = ObjectKey::new("shop", "p07");
-    assert_eq!(bench.index.stores.recreates.dirty, BTreeSet::from([own.clone()]));
-    assert_eq!(bench.index.dirty_pods, BTreeSet::from([own]));
+    assert_eq!(bench.engine.stores.recreates.dirty, BTreeSet::from([own.clone()]));
+    assert_eq!(bench.engine.dirty_pods, BTreeSet::from([own]));
     bench.step(Event::Tick);
     bench
-        .index
+        .engine
         .books_changed(Mono(0), Watch::Upsert(NodeWork { node: "node2".into(), ..NodeWork::default() }));
-    assert!(bench.index.stores.recreates.dirty.is_empty(), "nothing is at work on that node");
+    assert!(bench.engine.stores.recreates.dirty.is_empty(), "nothing is at work on that node");
 }

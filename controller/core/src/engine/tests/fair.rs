@@ -204,7 +204,7 @@ fn a_large_request_goes_on_by_eight() {
 fn bounded(most: usize, many: usize) -> Bench {
     let mut bench = Bench::empty();
     let config = Config { max_open_requests_per_namespace: Some(most), ..Config::default() };
-    bench.index = Engine::new(config);
+    bench.engine = Engine::new(config);
     bench.step(Event::Guarded(true));
     let names: Vec<String> = (0..many).map(|i| format!("p{i:02}")).collect();
     // The list is sorted by name, and the names do not show the age.
@@ -238,12 +238,12 @@ fn a_namespace_with_too_many_requests_waits_and_no_other_does() {
     let acknowledged = bench.acknowledge();
     bench.all(acknowledged);
     let (before, version) =
-        (bench.index.planned(), bench.requests[&ObjectKey::new("shop", "p00")].resource_version.clone());
+        (bench.engine.planned(), bench.requests[&ObjectKey::new("shop", "p00")].resource_version.clone());
     let over = bench.restarted("p04");
     bench.all(over);
     assert_eq!(accepted(&bench), ["p02", "p03", "p04", "a"], "the next one");
     // Waiting requests are neither planned nor written again.
-    let planned = bench.index.planned() - before;
+    let planned = bench.engine.planned() - before;
     assert!(planned <= 16, "{planned}");
     assert_eq!(bench.requests[&ObjectKey::new("shop", "p00")].resource_version, version);
 }
@@ -252,11 +252,11 @@ fn a_namespace_with_too_many_requests_waits_and_no_other_does() {
 #[test]
 fn where_very_many_have_no_place_each_says_so_later() {
     let mut bench = bounded(2, 42);
-    let told = |bench: &Bench| bench.requests.values().filter(|r| !r.status.conditions.is_empty()).count();
+    let reports = |bench: &Bench| bench.requests.values().filter(|r| !r.status.conditions.is_empty()).count();
     tick(&mut bench, 19_999);
-    assert_eq!(told(&bench), 3, "those that have begun");
+    assert_eq!(reports(&bench), 3, "those that have begun");
     tick(&mut bench, 20_000);
-    assert_eq!((told(&bench), waits_for(&named(&bench, "p00"))), (43, "TooManyRequests"));
+    assert_eq!((reports(&bench), waits_for(&named(&bench, "p00"))), (43, "TooManyRequests"));
 }
 
 /// A new leader lets no older request displace one that has begun.

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn places(actions: &[Action]) -> bool {
+fn writes_orders(actions: &[Action]) -> bool {
     actions.iter().any(|a| matches!(a, Action::WriteOrders { .. }))
 }
 
@@ -17,8 +17,8 @@ fn no_order_is_placed_before_the_policy_has_denied_something() {
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 0));
     // The request reports its wait after a while.
     bench.now = Mono(3000);
-    let told = bench.step(Event::Tick);
-    bench.all(told);
+    let reports = bench.step(Event::Tick);
+    bench.all(reports);
     let status = &bench.requests[&ObjectKey::new("shop", "a")].status;
     let complete = status.conditions.iter().find(|c| c.type_ == "Complete").unwrap();
     assert_eq!(complete.reason, "WaitingForPolicy");
@@ -26,7 +26,7 @@ fn no_order_is_placed_before_the_policy_has_denied_something() {
     assert_eq!(bench.orders(), 0);
 
     let placed = bench.step(Event::Guarded(true));
-    assert!(places(&placed), "{placed:?}");
+    assert!(writes_orders(&placed), "{placed:?}");
     bench.all(placed);
     assert_eq!(bench.orders(), 1);
     assert!(bench.step(Event::Guarded(true)).is_empty(), "nothing new");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pitstop_api::nodework::{AnswerReason, Bounds, Cgroup, Held, HeldContainer, Observed};
+use pitstop_api::nodework::{AnswerReason, Bounds, Cgroup, CgroupReading, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, Phase, PodResizeStatus};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const MI: i64 = 1 << 20;
 
 /// A node whose kubelet does not resize, with one Pod, and a daemon.
 struct Node {
-    index: Engine,
+    engine: Engine,
     now: Mono,
     version: u64,
     pod: Pod,
@@ -26,7 +26,7 @@ struct Node {
     book: NodeWork,
     allocatable: i64,
     /// The daemon's answer to every order, if it does not carry orders out.
-    says: Option<(AnswerState, AnswerReason)>,
+    answer: Option<(AnswerState, AnswerReason)>,
     writes: usize,
     /// The daemon does nothing.
     away: bool,
@@ -56,8 +56,8 @@ impl Node {
         let mut pod = pod("web");
         pod.containers.truncate(1);
         pod.containers[0].resources = spec();
-        let mut index = Engine::new(Config { resize_cri, ..Config::default() });
-        let mut step = |event| assert_eq!(index.step(Mono(0), DateTime::UNIX_EPOCH, event), []);
+        let mut engine = Engine::new(Config { resize_cri, ..Config::default() });
+        let mut step = |event| assert_eq!(engine.step(Mono(0), DateTime::UNIX_EPOCH, event), []);
         step(Event::Guarded(true));
         step(Event::Leader(true));
         step(Event::Pods(Watch::list(vec![pod.clone()])));
@@ -72,14 +72,14 @@ impl Node {
         step(Event::of::<Resize>(Watch::list(Vec::new())));
         crate::fixtures::other_lists().into_iter().for_each(&mut step);
         Self {
-            index,
+            engine,
             now: Mono(0),
             version: 10,
             pod,
             resizes: BTreeMap::new(),
             book,
             allocatable: 4000,
-            says: None,
+            answer: None,
             writes: 0,
             away: false,
             deeds: Vec::new(),
@@ -145,7 +145,7 @@ impl Node {
     /// Time passes.
     fn later(&mut self, seconds: u64) {
         let until = self.now.after(Duration::from_secs(seconds));
-        while let Some(at) = self.index.wake_at().filter(|at| *at <= until) {
+        while let Some(at) = self.engine.wake_at().filter(|at| *at <= until) {
             self.now = at.max(self.now);
             self.happens(Event::Tick);
         }
@@ -159,7 +159,7 @@ impl Node {
         while let Some(event) = todo.pop_front() {
             left -= 1;
             assert!(left > 0, "no end");
-            let actions = self.index.step(self.now, DateTime::UNIX_EPOCH, event);
+            let actions = self.engine.step(self.now, DateTime::UNIX_EPOCH, event);
             for action in actions {
                 todo.extend(self.carry_out(action).into_iter().flatten());
             }
@@ -178,19 +178,19 @@ impl Node {
         let version = self.version.to_string();
         match action {
             Action::Emit(_) | Action::Count(_) => return None,
-            Action::Survey { place } => {
-                assert_eq!(place.name, "node1");
+            Action::Survey { key } => {
+                assert_eq!(key.name, "node1");
                 let allocatable = Amounts { cpu: Some(self.allocatable), memory: Some(1 << 40) };
                 let survey = Survey { allocatable, ..Survey::default() };
-                return Some(vec![Event::Surveyed { place, outcome: Outcome::Written(survey) }]);
+                return Some(vec![Event::Surveyed { key, outcome: Outcome::Written(survey) }]);
             }
             // The engine does not ask for a Pod that the watch shows.
-            Action::ReadPod { by, .. } => {
-                return Some(vec![Event::PodRead { by, outcome: Outcome::Gone }]);
+            Action::ReadPod { object, .. } => {
+                return Some(vec![Event::PodRead { object, outcome: Outcome::Gone }]);
             }
-            Action::Do { ref by, ref deed } => {
+            Action::Do { ref object, ref deed } => {
                 let deed = Box::new(deed.clone());
-                let done = Event::DeedDone { by: by.clone(), deed, done: Done::Effected };
+                let done = Event::DeedDone { object: object.clone(), deed, done: Done::Effected };
                 self.deeds.push(action);
                 return Some(vec![done]);
             }
@@ -245,7 +245,7 @@ impl Node {
             };
             let held = &mut self.book.status.held;
             let Some(known) = known else {
-                let answer = match self.says {
+                let answer = match self.answer {
                     Some((state, reason)) => new(state, Some(reason)),
                     None => new(AnswerState::Acknowledged, None),
                 };
@@ -263,7 +263,7 @@ impl Node {
                 return true;
             };
             let answer = &mut answers[known];
-            if answer.state != AnswerState::Acknowledged || self.says.is_some() {
+            if answer.state != AnswerState::Acknowledged || self.answer.is_some() {
                 continue;
             }
             let own = resize.container.unwrap_or_default();
@@ -275,7 +275,7 @@ impl Node {
                 ..Cgroup::default()
             };
             *answer = Answer {
-                observed: Some(Box::new(Observed { container, pod: container })),
+                observed: Some(Box::new(CgroupReading { container, pod: container })),
                 ..new(AnswerState::Done, None)
             };
             if resize.hold {
@@ -347,20 +347,20 @@ fn a_later_request_counts_and_when_it_is_deleted_the_one_before_does_again() {
 
 #[test]
 fn what_the_daemon_refuses_for_good_ends_the_request_and_is_not_asked_again() {
-    for (says, phase, reason) in [
+    for (answer, phase, reason) in [
         ((AnswerState::Refused, AnswerReason::NotEnabled), Phase::Failed, "Unsupported"),
         ((AnswerState::Refused, AnswerReason::Swap), Phase::Infeasible, "Swap"),
         ((AnswerState::Refused, AnswerReason::Pinned), Phase::Infeasible, "StaticManager"),
         ((AnswerState::Refused, AnswerReason::TooManyHeld), Phase::Failed, "Refused"),
     ] {
         let mut node = Node::new();
-        node.says = Some(says);
+        node.answer = Some(answer);
         node.apply("grow", &json!({}));
-        assert_eq!(node.reason("grow"), (Some(phase), reason.to_owned()), "{says:?}");
+        assert_eq!(node.reason("grow"), (Some(phase), reason.to_owned()), "{answer:?}");
         node.at_rest();
     }
     let mut node = Node::new();
-    node.says = Some((AnswerState::Failed, AnswerReason::ResizeFailed));
+    node.answer = Some((AnswerState::Failed, AnswerReason::ResizeFailed));
     node.apply("grow", &json!({}));
     assert_eq!(node.reason("grow"), (Some(Phase::Failed), "RuntimeError".into()));
 }
@@ -368,12 +368,12 @@ fn what_the_daemon_refuses_for_good_ends_the_request_and_is_not_asked_again() {
 #[test]
 fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
     let mut node = Node::new();
-    node.says = Some((AnswerState::Refused, AnswerReason::NotEnabled));
+    node.answer = Some((AnswerState::Refused, AnswerReason::NotEnabled));
     node.apply("early", &json!({}));
     assert_eq!(node.reason("early"), (Some(Phase::Failed), "Unsupported".into()));
     node.at_rest();
     // The answer is in the book until the daemon writes another one.
-    node.says = None;
+    node.answer = None;
     node.apply("late", &json!({}));
     assert_eq!(node.reason("late"), (Some(Phase::Succeeded), "Resized".into()));
     node.at_rest();
@@ -382,14 +382,14 @@ fn what_the_daemon_refused_once_is_asked_anew_for_the_next_request() {
 #[test]
 fn a_request_that_cannot_go_on_waits_tells_why_and_gives_back_when_it_is_cancelled() {
     let mut node = Node::new();
-    node.says = Some((AnswerState::Acknowledged, AnswerReason::MemoryInUse));
+    node.answer = Some((AnswerState::Acknowledged, AnswerReason::MemoryInUse));
     node.apply(
         "shrink",
         &json!({"containers": [{"name": "app", "resources": {"limits": {"memory": "70Mi"}}}]}),
     );
     node.later(10);
     assert_eq!(node.reason("shrink"), (Some(Phase::InProgress), "MemoryInUse".into()));
-    node.says = None;
+    node.answer = None;
     node.change("shrink", |resize| resize.spec.cancel = true);
     assert_eq!(node.reason("shrink"), (Some(Phase::Cancelled), "Cancelled".into()));
     assert_eq!(node.book.status.held, []);

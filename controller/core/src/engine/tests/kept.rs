@@ -20,11 +20,11 @@ fn done() -> Bench {
 fn a_request_is_open_until_it_has_ended() {
     let requests = vec![request("a", "web", 0), request("b", "web", 1), request("c", "db", 2)];
     let mut bench = Bench::new(vec![pod("web"), pod("db")], requests);
-    assert_eq!(bench.index.open_of(recreate::ID), 3);
+    assert_eq!(bench.engine.open_of(recreate::ID), 3);
     bench.acknowledge();
     let over = bench.restarted("web");
     bench.all(over);
-    assert_eq!((bench.phase("a"), bench.index.open_of(recreate::ID)), (Some(Phase::Completed), 2));
+    assert_eq!((bench.phase("a"), bench.engine.open_of(recreate::ID)), (Some(Phase::Completed), 2));
 }
 
 #[test]
@@ -57,15 +57,15 @@ fn a_stop_lasts_until_the_container_has_ended_and_a_start_until_the_new_one_is_r
 fn nothing_is_kept_of_what_is_gone() {
     let mut bench = done();
     assert!(
-        bench.index.stores.recreates.by_node.is_empty(),
+        bench.engine.stores.recreates.by_node.is_empty(),
         "a request that is over asks nothing of its node"
     );
     let request = bench.requests[&ObjectKey::new("shop", "a")].clone();
     assert!(bench.step(Event::of::<Request>(Watch::Gone(request))).is_empty());
     assert!(bench.step(Event::Pods(Watch::Gone(pod("web")))).is_empty());
-    let index = &bench.index;
-    assert!(index.stores.recreates.objects.is_empty() && index.pods.keys().next().is_none());
-    assert!(index.stores.recreates.queues.is_empty() && index.stores.recreates.by_node.is_empty());
+    let engine = &bench.engine;
+    assert!(engine.stores.recreates.objects.is_empty() && engine.pods.keys().next().is_none());
+    assert!(engine.stores.recreates.queues.is_empty() && engine.stores.recreates.by_node.is_empty());
     assert_eq!(bench.wake_at(), None);
 }
 
@@ -89,6 +89,6 @@ fn a_book_that_a_list_leaves_out_is_made_anew() {
     assert_eq!((basis, orders.len()), (Basis::Absent, 1));
     // A write under way may still take effect, whatever an earlier list says.
     bench.step(Event::NodeWorks(Watch::list(Vec::new())));
-    let book = &bench.index.books.objects[&ObjectKey::new("", "node1")];
+    let book = &bench.engine.books.objects[&ObjectKey::new("", "node1")];
     assert!(book.creating && book.placing.contains("uid-a"), "{book:?}");
 }

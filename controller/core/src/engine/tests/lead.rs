@@ -108,10 +108,10 @@ fn a_process_that_does_not_lead_keeps_the_pods_and_nothing_else() {
     bench.step(Event::of::<Request>(Watch::list(vec![request("a", "web", 0)])));
     bench.step(Event::of::<Request>(Watch::Upsert(request("b", "web", 0))));
     bench.step(Event::Pods(Watch::Gone(pod("gone"))));
-    let index = &bench.index;
-    assert_eq!(index.pods.keys().collect::<Vec<_>>(), [&ObjectKey::new("shop", "web")]);
-    assert!(index.pods.awake().next().is_none() && index.stores.recreates.objects.is_empty());
-    assert_eq!((index.synced(), index.open_of(recreate::ID), bench.wake_at()), (false, 0, None));
+    let engine = &bench.engine;
+    assert_eq!(engine.pods.keys().collect::<Vec<_>>(), [&ObjectKey::new("shop", "web")]);
+    assert!(engine.pods.awake().next().is_none() && engine.stores.recreates.objects.is_empty());
+    assert_eq!((engine.synced(), engine.open_of(recreate::ID), bench.wake_at()), (false, 0, None));
 }
 
 fn gated(name: &str, message: &str) -> Pod {
@@ -127,7 +127,7 @@ fn who_begins_to_lead_plans_by_the_pods_that_it_has_watched() {
     let hold = r#"[{"userAgent":"ContainerRecreateRequest","key":"shop/over"}]"#;
     let mut bench = Bench::empty();
     bench.step(Event::Pods(Watch::list(vec![pod("web"), gated("open", ""), gated("held", "")])));
-    assert!(bench.index.pods.awake().next().is_none(), "nothing is to be done for them");
+    assert!(bench.engine.pods.awake().next().is_none(), "nothing is to be done for them");
     assert!(bench.step(Event::Pods(Watch::Upsert(gated("held", hold)))).is_empty());
     bench.requests.insert(ObjectKey::new("shop", "a"), request("a", "web", 0));
     assert!(bench.step(Event::Leader(true)).is_empty());

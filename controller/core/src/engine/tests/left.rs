@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use crate::action::{Action, Event, Watch};
 use crate::config::Config;
 use crate::deed::{Deed, Done, Release, Strategy};
-use crate::engine::left::{Left, Next};
+use crate::engine::left::{Next, Orphan};
 use crate::engine::{Engine, LEFT_PARKED, RELEASED};
 use crate::fixtures::{container, pod};
 use crate::key::ObjectKey;
 use crate::kind::Kind as _;
 use crate::pod::{Container, Pod};
 use crate::rollout::{ID, Rollout};
-use crate::template::{Change, Image, Lacks, Wanted};
+use crate::template::{Change, Delta, Image, Wanted};
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Set, Sets, Template, UNKNOWN, Workload, revision_hash};
 
@@ -57,12 +57,12 @@ impl Scene {
 }
 
 fn done_event(deed: Deed, done: Done) -> Event {
-    let by = crate::action::Object {
+    let object = crate::action::Object {
         kind: crate::key::KindId::new(KIND.name()),
         key: ObjectKey::new("shop", "StatefulSet/web"),
         uid: String::new(),
     };
-    Event::DeedDone { by, deed: Box::new(deed), done }
+    Event::DeedDone { object, deed: Box::new(deed), done }
 }
 
 fn parked(mark: &str) -> Parked {
@@ -72,7 +72,7 @@ fn parked(mark: &str) -> Parked {
 fn read(holds: bool) -> Done {
     let template =
         Template { parked: Some("3".into()), resource_version: "9".into(), holds, ..Template::default() };
-    Done::Told(Box::new(Workload { uid: "w".into(), template: Some(template), ..Workload::default() }))
+    Done::Read(Box::new(Workload { uid: "w".into(), template: Some(template), ..Workload::default() }))
 }
 
 fn rollout(changes: &str, status: &Value) -> Rollout {
@@ -98,8 +98,8 @@ fn released(scene: &mut Scene, holds: bool) -> (Deed, &'static str) {
     let asks = scene.does(31);
     assert!(matches!(&asks, Deed::AskWorkload(query) if query.template && query.pods), "{asks:?}");
     let deed = scene.ends(31, Some((asks, read(holds))));
-    let told = scene.at(32, done_event(deed.clone(), Done::Effected));
-    let [Action::Emit(note)] = &told[..] else { panic!("{told:?}") };
+    let actions = scene.at(32, done_event(deed.clone(), Done::Effected));
+    let [Action::Emit(note)] = &actions[..] else { panic!("{actions:?}") };
     assert_eq!((note.kind.name(), note.request_uid.as_str()), (KIND.name(), "w"));
     let reason = note.reason;
     scene.at(33, Event::Parked(KIND, Watch::Gone(parked("3"))));
@@ -126,8 +126,8 @@ fn what_was_done_is_told_though_the_watch_was_faster() {
     let asks = scene.does(31);
     let deed = scene.ends(31, Some((asks, read(true))));
     assert_eq!(scene.at(32, Event::Parked(KIND, Watch::Gone(parked("3")))), []);
-    let told = scene.at(32, done_event(deed, Done::Effected));
-    assert!(matches!(&told[..], [Action::Emit(note)] if note.reason == RELEASED), "{told:?}");
+    let actions = scene.at(32, done_event(deed, Done::Effected));
+    assert!(matches!(&actions[..], [Action::Emit(note)] if note.reason == RELEASED), "{actions:?}");
     // Nothing is remembered for another park.
     assert_eq!(scene.at(40, Event::Parked(KIND, Watch::Upsert(parked("3")))), []);
     assert_eq!(scene.at(69, Event::Tick), []);
@@ -158,32 +158,32 @@ fn a_pod_with_something_of_another_revision_is_replaced() {
     let fine = Container { image: "shop/web:v2".into(), ..container };
     let other = Pod { key: ObjectKey::new("shop", "web-9"), containers: vec![fine], ..astray.clone() };
     let image = Image { container: "app".into(), image: "shop/web:v2".into(), before: "shop/web:v3".into() };
-    let third = Change::InPlace(Lacks { images: vec![image], ..Lacks::default() });
-    let told = |pods: &[&Pod]| {
-        let Done::Told(mut workload) = read(true) else { panic!() };
+    let third = Change::InPlace(Delta { images: vec![image], ..Delta::default() });
+    let listing = |pods: &[&Pod]| {
+        let Done::Read(mut workload) = read(true) else { panic!() };
         workload.pods = Some(pods.iter().map(|pod| listed(pod)).collect());
         let template = workload.template.as_mut().unwrap();
         template.revision = Some("second".into());
         template.changes = [("third".to_owned(), third.clone())].into();
-        Done::Told(workload)
+        Done::Read(workload)
     };
     let mut scene = Scene::new(vec![parked("3")], Vec::new());
     scene.at(0, Event::Pods(Watch::list(vec![other.clone(), astray.clone()])));
     let asks = scene.does(31);
-    let deed = scene.ends(31, Some((asks.clone(), told(&[&other, &astray]))));
+    let deed = scene.ends(31, Some((asks.clone(), listing(&[&other, &astray]))));
     let expected = Deed::MarkPod {
         key: astray.key.clone(),
         uid: astray.uid.clone(),
         resource_version: astray.resource_version.clone(),
         revision: UNKNOWN.into(),
-        of: Some(KIND),
+        kind: Some(KIND),
     };
     assert_eq!(deed, expected);
     assert_eq!(scene.at(32, done_event(deed, Done::Effected)), []);
     let marked = Pod { revision: label(UNKNOWN), resource_version: "99".into(), ..astray.clone() };
     scene.at(32, Event::Pods(Watch::Upsert(marked)));
     assert_eq!(scene.does(34), asks);
-    let deed = scene.ends(34, Some((asks, told(&[&other, &astray]))));
+    let deed = scene.ends(34, Some((asks, listing(&[&other, &astray]))));
     assert_eq!(deed, release(Strategy::Partition(3)));
 }
 
@@ -214,24 +214,24 @@ fn a_pod_that_its_controller_would_not_notice_keeps_it_parked() {
         (of(revision_hash("third"), "shop/web:v1"), true),
     ] {
         assert_eq!(template.strays(kind, &pod), strays, "{pod:?}");
-        let mut left = Left::new(Mono(0));
+        let mut orphan = Orphan::new(Mono(0));
         let pods = |_: &ObjectKey| Some(pod.clone());
-        let Next::Do(asks) = left.next(Mono(30_000), &parked, &pods) else { panic!() };
-        left.begins(asks.clone());
-        let told = Workload {
+        let Next::Do(asks) = orphan.next(Mono(30_000), &parked, &pods) else { panic!() };
+        orphan.begins(asks.clone());
+        let workload = Workload {
             template: Some(template.clone()),
             pods: Some(vec![listed(&pod)]),
             ..Workload::default()
         };
-        assert_eq!(left.done(Mono(30_000), &asks, Done::Told(Box::new(told))), None);
-        match left.next(Mono(30_000), &parked, &pods) {
+        assert_eq!(orphan.done(Mono(30_000), &asks, Done::Read(Box::new(workload))), None);
+        match orphan.next(Mono(30_000), &parked, &pods) {
             Next::Do(Deed::Release(release)) => assert_eq!((strays, release.to), (false, Strategy::Unpaused)),
-            Next::Tell(note) => assert_eq!((strays, note.reason, note.warning), (true, LEFT_PARKED, true)),
+            Next::Emit(note) => assert_eq!((strays, note.reason, note.warning), (true, LEFT_PARKED, true)),
             Next::Do(_) | Next::Look(_) => panic!(),
         }
         if strays {
             // A user may have deleted the Pod.
-            let again = left.next(Mono(40_000), &parked, &pods);
+            let again = orphan.next(Mono(40_000), &parked, &pods);
             assert!(matches!(again, Next::Do(Deed::AskWorkload(_))));
         }
     }
@@ -247,7 +247,10 @@ fn a_rollout_that_is_made_again_in_time_goes_on() {
     again.uid = "r-2".into();
     scene.at(35, Event::of(Watch::Upsert(again.clone())));
     let later = scene.at(60, Event::Tick);
-    assert!(!later.iter().any(|a| matches!(a, Action::Do { by, .. } if by.uid.is_empty())), "{later:?}");
+    assert!(
+        !later.iter().any(|a| matches!(a, Action::Do { object, .. } if object.uid.is_empty())),
+        "{later:?}"
+    );
     // The time before does not count.
     scene.at(70, Event::of(Watch::Gone(again)));
     assert_eq!(scene.at(99, Event::Tick), []);

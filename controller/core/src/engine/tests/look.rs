@@ -20,13 +20,13 @@ fn late() -> (Bench, Vec<Action>) {
 
 fn answered(bench: &mut Bench, outcome: Outcome<String>) -> Vec<Action> {
     let (key, uid) = (ObjectKey::new("shop", "a"), "uid-a".to_owned());
-    bench.step(Event::PodRead { by: Object { kind: recreate::ID, key, uid }, outcome })
+    bench.step(Event::PodRead { object: Object { kind: recreate::ID, key, uid }, outcome })
 }
 
 #[test]
 fn a_watch_that_is_behind_ends_no_request() {
     let (mut bench, asked) = late();
-    let [Action::ReadPod { by: Object { kind: recreate::ID, key, uid }, pod: named }] = &asked[..] else {
+    let [Action::ReadPod { object: Object { kind: recreate::ID, key, uid }, pod: named }] = &asked[..] else {
         panic!("{asked:?}")
     };
     assert_eq!((key.name.as_str(), uid.as_str(), named.name.as_str()), ("a", "uid-a", "web"));
@@ -59,7 +59,7 @@ fn what_the_api_server_says_is_gone_ends_the_request() {
 fn an_answer_for_a_request_of_before_says_nothing() {
     let (mut bench, _) = late();
     let (key, uid) = (ObjectKey::new("shop", "a"), "uid-z".to_owned());
-    let answer = Event::PodRead { by: Object { kind: recreate::ID, key, uid }, outcome: Outcome::Gone };
+    let answer = Event::PodRead { object: Object { kind: recreate::ID, key, uid }, outcome: Outcome::Gone };
     assert_eq!(bench.step(answer), []);
 }
 
@@ -88,10 +88,13 @@ fn resizes_ask_too() {
     assert_eq!(bench.step(Event::of::<Resize>(Watch::Upsert(resize.clone()))), []);
     bench.now = Mono(2000);
     let asked = bench.step(Event::Tick);
-    assert!(matches!(asked[..], [Action::ReadPod { by: Object { kind: resize::ID, .. }, .. }]), "{asked:?}");
+    assert!(
+        matches!(asked[..], [Action::ReadPod { object: Object { kind: resize::ID, .. }, .. }]),
+        "{asked:?}"
+    );
     let mut answer = |outcome| {
         let (key, uid) = (resize.key.clone(), resize.uid.clone());
-        bench.step(Event::PodRead { by: Object { kind: resize::ID, key, uid }, outcome })
+        bench.step(Event::PodRead { object: Object { kind: resize::ID, key, uid }, outcome })
     };
     assert_eq!(answer(Outcome::Written("pod-1".to_owned())), []);
     let ends = answer(Outcome::Gone);

@@ -79,7 +79,7 @@ fn a_pin_cannot_take_effect_once_the_pod_is_another_version() {
 fn a_pin_that_is_refused_again_and_again_ends_the_request_with_the_words_of_the_refusal() {
     let mut bench = pinning(60);
     // No wait is reported meanwhile.
-    bench.index.config.progress_after = Duration::from_mins(1);
+    bench.engine.config.progress_after = Duration::from_mins(1);
     for _ in 1..4 {
         let refused = written(&mut bench, Outcome::Refused("no such right".into()));
         assert!(!ends(&refused), "{refused:?}");

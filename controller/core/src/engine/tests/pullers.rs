@@ -45,8 +45,8 @@ fn bench(updates: Vec<ImageUpdate>) -> Bench {
 
 fn swept(actions: &[Action]) -> Vec<(&str, &str)> {
     fn of(action: &Action) -> Option<(&str, &str)> {
-        let Action::Do { by, deed: Deed::DeletePod { uid, .. } } = action else { return None };
-        Some((&by.key.name, uid))
+        let Action::Do { object, deed: Deed::DeletePod { uid, .. } } = action else { return None };
+        Some((&object.key.name, uid))
     }
     actions.iter().filter_map(of).collect()
 }
@@ -59,32 +59,32 @@ fn upsert(pod: Pod) -> Event {
 fn an_event_of_such_a_pod_plans_its_request_alone() {
     let mut bench = bench(vec![update("a"), update("b"), over("c")]);
     for event in [upsert(puller("a")), Event::Pods(Watch::Gone(puller("a")))] {
-        let before = bench.index.planned();
+        let before = bench.engine.planned();
         bench.step(event);
-        assert_eq!(bench.index.planned(), before + 1);
+        assert_eq!(bench.engine.planned(), before + 1);
     }
-    let before = bench.index.planned();
+    let before = bench.engine.planned();
     bench.step(upsert(puller("no-such")));
     bench.step(upsert(pod("other")));
-    assert_eq!(bench.index.planned(), before);
+    assert_eq!(bench.engine.planned(), before);
     // A list does not name the Pod.
     bench.step(upsert(puller("a")));
     bench.step(Event::Pods(Watch::list(vec![pod("web")])));
-    assert!(bench.index.planned() > before + 1);
+    assert!(bench.engine.planned() > before + 1);
 }
 
 #[test]
 fn what_is_left_of_a_request_that_is_over_and_through_is_deleted() {
     let mut bench = bench(vec![over("a"), over("b")]);
-    assert_eq!(bench.index.stores.images.resting.len(), 2);
+    assert_eq!(bench.engine.stores.images.resting.len(), 2);
     let listed = bench.step(Event::Pods(Watch::list(vec![pod("web"), puller("a")])));
     assert_eq!(swept(&listed), [("a", "uid-pitstop-pull-uid-a")]);
     let late = bench.step(upsert(puller("b")));
     assert_eq!(swept(&late), [("b", "uid-pitstop-pull-uid-b")]);
     // The deletion fails; it is tried again later.
-    let by = Object::new(image::ID, ObjectKey::new("shop", "b"), "uid-b");
+    let object = Object::new(image::ID, ObjectKey::new("shop", "b"), "uid-b");
     let deed = Box::new(Deed::AskNode("node1".into()));
-    bench.step(Event::DeedDone { by, deed, done: Done::Refused("no".into()) });
+    bench.step(Event::DeedDone { object, deed, done: Done::Refused("no".into()) });
     assert_eq!(bench.wake_at(), Some(Mono(60_000)));
     bench.now = Mono(60_000);
     assert_eq!(swept(&bench.step(Event::Tick)).len(), 2);

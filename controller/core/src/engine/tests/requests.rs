@@ -45,7 +45,7 @@ fn a_request_that_a_list_leaves_out_is_gone_and_its_order_withdrawn() {
     let mut bench = at_work();
     let withdraws = bench.step(Event::of::<Request>(Watch::list(Vec::new())));
     bench.all(withdraws);
-    assert_eq!((bench.orders(), bench.index.open_of(recreate::ID)), (0, 0));
+    assert_eq!((bench.orders(), bench.engine.open_of(recreate::ID)), (0, 0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Resizes, and the restarts that they make.
 
-use pitstop_api::nodework::{Answer, AnswerState, Cgroup, Observed};
+use pitstop_api::nodework::{Answer, AnswerState, Cgroup, CgroupReading};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Phase, PodResizeStatus, Restart};
 use serde_json::json;
@@ -71,7 +71,7 @@ fn stored(bench: &mut Bench, mut pod: Pod) -> Vec<Action> {
 
 /// The recreate request that a resize makes.
 fn restart_of(action: &Action, resize: &Resize) -> Request {
-    let Action::Do { by: Object { key, uid, .. }, deed: Deed::Create(new) } = action else {
+    let Action::Do { object: Object { key, uid, .. }, deed: Deed::Create(new) } = action else {
         panic!("{action:?}")
     };
     assert_eq!((key, uid), (&resize.key, &resize.uid));
@@ -80,12 +80,12 @@ fn restart_of(action: &Action, resize: &Resize) -> Request {
     request
 }
 
-fn told(bench: &mut Bench, resize: &Resize, done: Done) -> Vec<Action> {
-    let entry = bench.index.stores.resizes.objects.get(&resize.key);
+fn deed_done(bench: &mut Bench, resize: &Resize, done: Done) -> Vec<Action> {
+    let entry = bench.engine.stores.resizes.objects.get(&resize.key);
     let deed = entry.and_then(|entry| entry.deeds.doing().first().cloned());
     let deed = deed.unwrap_or(Deed::AskNode("node1".into()));
-    let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
-    bench.step(Event::DeedDone { by, deed: Box::new(deed), done })
+    let object = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
+    bench.step(Event::DeedDone { object, deed: Box::new(deed), done })
 }
 
 /// A resize that asks for a restart, and the action that creates it.
@@ -104,11 +104,11 @@ fn a_restart_is_made_once_and_followed() {
     let (grow, make) = to_restart(&mut bench);
     let request = restart_of(&make, &grow);
     assert_eq!(bench.step(Event::Pods(Watch::Upsert(sizable()))), [], "it is under way");
-    assert_eq!(told(&mut bench, &grow, Done::Retry("away".into())), []);
+    assert_eq!(deed_done(&mut bench, &grow, Done::Retry("away".into())), []);
     bench.now = bench.wake_at().unwrap();
     let again = only(bench.step(Event::Tick));
-    assert_eq!(restart_of(&again, &grow).key, request.key, "whether it is there, the same again tells");
-    assert_eq!(told(&mut bench, &grow, Done::Conflict), [], "it is there");
+    assert_eq!(restart_of(&again, &grow).key, request.key, "whether it is there, the same again shows");
+    assert_eq!(deed_done(&mut bench, &grow, Done::Conflict), [], "it is there");
     let accept = only(bench.step(Event::of::<Request>(Watch::Upsert(request))));
     assert!(status_write(&accept).is_some(), "{accept:?}");
 }
@@ -131,10 +131,10 @@ fn an_answer_about_another_resize_of_that_name_says_nothing() {
     let mut bench = Bench::new(vec![sizable()], Vec::new());
     let (grow, _) = to_restart(&mut bench);
     let other = Resize { uid: "uid-other".into(), ..grow.clone() };
-    assert_eq!(told(&mut bench, &other, Done::Effected), []);
-    assert_eq!(told(&mut bench, &grow, Done::Effected), [], "the watch shows it");
+    assert_eq!(deed_done(&mut bench, &other, Done::Effected), []);
+    assert_eq!(deed_done(&mut bench, &grow, Done::Effected), [], "the watch shows it");
     bench.step(Event::Leader(false));
-    assert_eq!(told(&mut bench, &grow, Done::Effected), [], "late");
+    assert_eq!(deed_done(&mut bench, &grow, Done::Effected), [], "late");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_resize_runs_through() {
     let mut grow = resize("grow", 0, "300m");
     let accept = only(begin(&mut bench, &grow));
     assert_eq!(status(&accept).phase, Some(Phase::Proposed));
-    assert_eq!(bench.index.open_of(resize::ID), 1);
+    assert_eq!(bench.engine.open_of(resize::ID), 1);
     let patch = only(written(&mut bench, &mut grow, &accept));
     let Action::PatchPod { resource_version, change: PodChange::Resources(sizing), .. } = &patch else {
         panic!("{patch:?}")
@@ -191,14 +191,14 @@ fn a_resize_runs_through() {
         message: String::new(),
         acknowledged_uptime_seconds: None,
         acknowledged_by: String::new(),
-        observed: Some(Box::new(Observed { container: cgroup, pod: cgroup })),
+        observed: Some(Box::new(CgroupReading { container: cgroup, pod: cgroup })),
         image: None,
     }];
     assert_eq!(bench.step(Event::NodeWorks(Watch::Upsert(bench.book.clone().unwrap()))), []);
     let end = only(bench.step(Event::NodeWorks(Watch::Upsert(book))));
     assert_eq!(status(&end).phase, Some(Phase::Succeeded));
     assert_eq!(written(&mut bench, &mut grow, &end), [], "the order is dropped with company");
-    assert_eq!(bench.index.open_of(resize::ID), 0);
+    assert_eq!(bench.engine.open_of(resize::ID), 0);
     bench.now = bench.wake_at().unwrap();
     let tidy = only(bench.step(Event::Tick));
     assert!(matches!(tidy, Action::WriteOrders { orders, .. } if orders.is_empty()));
@@ -324,7 +324,7 @@ fn a_later_resize_that_would_be_refused_waits_for_the_end_of_the_earlier_one() {
     done.containers[0].resources.cpu_limit = Some(300);
     done.containers[0].status.as_mut().unwrap().actual = Some(done.containers[0].resources);
     // The watch shows our own write first.
-    let own = bench.index.pods.read(&done.key).unwrap().into_owned();
+    let own = bench.engine.pods.read(&done.key).unwrap().into_owned();
     bench.step(Event::Pods(Watch::Upsert(own)));
     let verifies = only(bench.step(Event::Pods(Watch::Upsert(done))));
     assert!(matches!(verifies, Action::WriteOrders { .. }), "the earlier one goes on: {verifies:?}");

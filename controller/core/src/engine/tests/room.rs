@@ -19,7 +19,7 @@ fn of(action: &Action) -> Option<&str> {
 /// `many` requests of one namespace and one of another, each for its own Pod, on four nodes in turn.
 fn crowd(many: usize) -> (Bench, VecDeque<Action>) {
     let mut bench = Bench::empty();
-    let place = |namespace: &str, name: String, i: usize| {
+    let pair = |namespace: &str, name: String, i: usize| {
         let mut pod = pod(&name);
         pod.key = ObjectKey::new(namespace, &name);
         pod.node = Some(format!("node{}", i % 4));
@@ -28,7 +28,7 @@ fn crowd(many: usize) -> (Bench, VecDeque<Action>) {
         (pod, request)
     };
     let all =
-        (0..many).map(|i| place("many", format!("p{i:03}"), i)).chain([place("one", "last".into(), many)]);
+        (0..many).map(|i| pair("many", format!("p{i:03}"), i)).chain([pair("one", "last".into(), many)]);
     let (pods, requests): (Vec<Pod>, Vec<Request>) = all.unzip();
     bench.requests = requests.iter().map(|r| (r.key.clone(), r.clone())).collect();
     bench.pods = pods.iter().map(|p| (p.key.clone(), p.clone())).collect();

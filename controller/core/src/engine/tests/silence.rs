@@ -101,8 +101,8 @@ fn nothing_is_ordered_while_the_end_is_being_written() {
     assert_eq!(placed.orders.len(), 1);
     bench.now = bench.now.after(Duration::from_secs(61));
     let actions = bench.step(Event::Tick);
-    let told = bench.write(actions.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap());
-    let ends = bench.step(told);
+    let written = bench.write(actions.iter().find(|a| matches!(a, Action::WriteOrders { .. })).unwrap());
+    let ends = bench.step(written);
     assert!(ends.iter().any(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Recreate(status), .. }, .. } if status.message == SILENT)));
     let empty = bench.book.clone().unwrap();
     bench.step(Event::NodeWorks(Watch::Upsert(empty)));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::engine::room::Turn;
-use crate::hold::admission::{Crowd, Survey, Surveyed};
+use crate::hold::admission::{LastSurvey, Survey, Usage};
 
 /// A turn that finds room.
 const LINE: (&Subject, Turn<'_>) = (&Subject::Node(String::new()), Turn::Book);
@@ -71,127 +71,128 @@ fn on_record(node: &str, resizes: &[Resize]) -> NodeWork {
 }
 
 /// An engine with these Pods and resizes, which are not planned: their plans are for other tests.
-fn index(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
-    let mut index = Engine::new(Config::default());
-    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
-    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::list(pods)));
+fn engine(pods: Vec<Pod>, resizes: &[Resize]) -> Engine {
+    let mut engine = Engine::new(Config::default());
+    engine.step(Mono(0), DateTime::UNIX_EPOCH, Event::Leader(true));
+    engine.step(Mono(0), DateTime::UNIX_EPOCH, Event::Pods(Watch::list(pods)));
     let books = ["n1", "n2"].map(|node| on_record(node, resizes));
-    index.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::list(books.to_vec())));
+    engine.step(Mono(0), DateTime::UNIX_EPOCH, Event::NodeWorks(Watch::list(books.to_vec())));
     let resizes = Event::of::<Resize>(Watch::list(resizes.to_vec()));
-    index.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
-    index.stores.resizes.dirty.clear();
-    index
+    engine.step(Mono(0), DateTime::UNIX_EPOCH, resizes);
+    engine.stores.resizes.dirty.clear();
+    engine
 }
 
 /// The namespace of all Pods here, and the first node.
-fn place() -> ObjectKey {
+fn survey_key() -> ObjectKey {
     ObjectKey::new("shop", "n1")
 }
 
 /// A survey that the resize wants ended.
-fn surveyed(index: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
-    let _ = begin(index, now, resize);
-    index.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { place: place(), outcome });
+fn surveyed(engine: &mut Engine, now: u64, resize: &Resize, outcome: Outcome<Survey>) {
+    let _ = begin(engine, now, resize);
+    engine.step(Mono(now), DateTime::UNIX_EPOCH, Event::Surveyed { key: survey_key(), outcome });
 }
 
-fn begin(index: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
+fn begin(engine: &mut Engine, now: u64, resize: &Resize) -> Result<Option<Action>, Mono> {
     let by = Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
-    index.survey(Mono(now), by, &resize.pod_key(), Mono(0), LINE)
+    engine.survey(Mono(now), by, &resize.pod_key(), Mono(0), LINE)
 }
 
 /// The last survey, however old.
-fn last<'a>(index: &'a Engine, resize: &Resize) -> Option<&'a Surveyed> {
-    index.last_survey(&resize.pod_key(), Mono(0))
+fn last<'a>(engine: &'a Engine, resize: &Resize) -> Option<&'a LastSurvey> {
+    engine.last_survey(&resize.pod_key(), Mono(0))
 }
 
-fn crowd<'a>(index: &'a Engine, resize: &Resize) -> Option<Crowd<'a>> {
-    let survey = last(index, resize);
-    survey.is_some_and(|last| last.result.is_ok()).then(|| index.crowd(&resize.pod_key())).flatten()
+fn usage<'a>(engine: &'a Engine, resize: &Resize) -> Option<Usage<'a>> {
+    let survey = last(engine, resize);
+    survey.is_some_and(|last| last.result.is_ok()).then(|| engine.usage(&resize.pod_key())).flatten()
 }
 
-fn asked(index: &Engine, resize: &Resize) -> Option<i64> {
-    crowd(index, resize).unwrap().asked.cpu_request
+fn asked(engine: &Engine, resize: &Resize) -> Option<i64> {
+    usage(engine, resize).unwrap().asked.cpu_request
 }
 
 /// Two resizes on the first node, and one on another.
 fn three() -> ([Resize; 3], Engine) {
     let pods = [on("n1", "web", 100), on("n1", "db", 100), on("n2", "far", 100)];
     let resizes = [0, 1, 2].map(|i| resize(&format!("grow-{i}"), &pods[i], None));
-    let index = index(pods.to_vec(), &resizes);
-    (resizes, index)
+    let engine = engine(pods.to_vec(), &resizes);
+    (resizes, engine)
 }
 
 #[test]
 fn requests_for_pods_of_a_namespace_and_a_node_share_a_survey() {
-    let ([one, other, far], mut index) = three();
-    assert_eq!(begin(&mut index, 0, &one), Ok(Some(Action::Survey { place: place() })));
-    assert_eq!(begin(&mut index, 60_000, &one), Ok(None), "it is under way");
-    assert_eq!(begin(&mut index, 60_000, &other), Ok(None), "for both");
-    assert!(matches!(begin(&mut index, 60_000, &far), Ok(Some(_))), "of another node");
-    assert!(index.stores.resizes.dirty.is_empty());
-    index.surveyed(Mono(60_000), &place(), Outcome::Written(Survey::default()));
-    let dirty = &index.stores.resizes.dirty;
+    let ([one, other, far], mut engine) = three();
+    assert_eq!(begin(&mut engine, 0, &one), Ok(Some(Action::Survey { key: survey_key() })));
+    assert_eq!(begin(&mut engine, 60_000, &one), Ok(None), "it is under way");
+    assert_eq!(begin(&mut engine, 60_000, &other), Ok(None), "for both");
+    assert!(matches!(begin(&mut engine, 60_000, &far), Ok(Some(_))), "of another node");
+    assert!(engine.stores.resizes.dirty.is_empty());
+    engine.surveyed(Mono(60_000), &survey_key(), Outcome::Written(Survey::default()));
+    let dirty = &engine.stores.resizes.dirty;
     assert!(dirty.contains(&one.key) && dirty.contains(&other.key), "both are planned");
     assert!(!dirty.contains(&far.key));
-    assert!(last(&index, &other).is_some() && last(&index, &far).is_none());
+    assert!(last(&engine, &other).is_some() && last(&engine, &far).is_none());
 }
 
 /// Its user may have made a quota just before the request, and after the survey for another one.
 #[test]
 fn what_was_begun_before_a_request_was_known_does_not_count_for_it() {
-    let ([one, late, _], mut index) = three();
+    let ([one, late, _], mut engine) = three();
     let by = |resize: &Resize| Object::new(resize::ID, resize.key.clone(), resize.uid.clone());
     let found = Outcome::Written(Survey::default());
-    assert!(matches!(index.survey(Mono(10), by(&one), &one.pod_key(), Mono(10), LINE), Ok(Some(_))));
-    let wants = |index: &mut Engine, now| index.survey(Mono(now), by(&late), &late.pod_key(), Mono(11), LINE);
-    assert_eq!(wants(&mut index, 11), Ok(None), "one is under way");
-    index.surveyed(Mono(12), &place(), found.clone());
-    assert!(index.stores.resizes.dirty.contains(&late.key), "it is planned, and wants the next one");
-    assert!(index.last_survey(&one.pod_key(), Mono(10)).is_some());
-    assert!(index.last_survey(&late.pod_key(), Mono(11)).is_none());
-    assert!(matches!(wants(&mut index, 12), Ok(Some(_))), "at once");
-    index.surveyed(Mono(13), &place(), found);
-    assert!(index.last_survey(&late.pod_key(), Mono(11)).is_some());
-    assert_eq!(wants(&mut index, 14), Err(Mono(5_013)));
+    assert!(matches!(engine.survey(Mono(10), by(&one), &one.pod_key(), Mono(10), LINE), Ok(Some(_))));
+    let wants =
+        |engine: &mut Engine, now| engine.survey(Mono(now), by(&late), &late.pod_key(), Mono(11), LINE);
+    assert_eq!(wants(&mut engine, 11), Ok(None), "one is under way");
+    engine.surveyed(Mono(12), &survey_key(), found.clone());
+    assert!(engine.stores.resizes.dirty.contains(&late.key), "it is planned, and wants the next one");
+    assert!(engine.last_survey(&one.pod_key(), Mono(10)).is_some());
+    assert!(engine.last_survey(&late.pod_key(), Mono(11)).is_none());
+    assert!(matches!(wants(&mut engine, 12), Ok(Some(_))), "at once");
+    engine.surveyed(Mono(13), &survey_key(), found);
+    assert!(engine.last_survey(&late.pod_key(), Mono(11)).is_some());
+    assert_eq!(wants(&mut engine, 14), Err(Mono(5_013)));
 }
 
 #[test]
 fn surveys_do_not_follow_each_other_too_soon() {
-    let ([one, other, far], mut index) = three();
+    let ([one, other, far], mut engine) = three();
     for outcome in
         [Outcome::Written(Survey::default()), Outcome::Retry, Outcome::Refused("no".into()), Outcome::Gone]
     {
-        let _ = begin(&mut index, 70_000, &one);
-        index.surveyed(Mono(70_000), &place(), outcome);
-        assert_eq!(begin(&mut index, 74_999, &other), Err(Mono(75_000)));
-        assert!(matches!(begin(&mut index, 75_000, &one), Ok(Some(_))));
+        let _ = begin(&mut engine, 70_000, &one);
+        engine.surveyed(Mono(70_000), &survey_key(), outcome);
+        assert_eq!(begin(&mut engine, 74_999, &other), Err(Mono(75_000)));
+        assert!(matches!(begin(&mut engine, 75_000, &one), Ok(Some(_))));
     }
-    let _ = begin(&mut index, 80_000, &far);
-    index.surveyed(Mono(80_001), &ObjectKey::new("shop", "n2"), Outcome::Retry);
-    index.surveyed(Mono(80_001), &place(), Outcome::Retry);
-    assert!(last(&index, &one).is_some());
-    index.surveyed(Mono(90_000), &place(), Outcome::Retry);
-    assert!(last(&index, &one).is_none(), "what is old is not kept");
+    let _ = begin(&mut engine, 80_000, &far);
+    engine.surveyed(Mono(80_001), &ObjectKey::new("shop", "n2"), Outcome::Retry);
+    engine.surveyed(Mono(80_001), &survey_key(), Outcome::Retry);
+    assert!(last(&engine, &one).is_some());
+    engine.surveyed(Mono(90_000), &survey_key(), Outcome::Retry);
+    assert!(last(&engine, &one).is_none(), "what is old is not kept");
 }
 
 #[test]
 fn what_came_of_a_survey_is_remembered() {
-    let ([grow, ..], mut index) = three();
+    let ([grow, ..], mut engine) = three();
     for (outcome, text) in [
         (Outcome::Retry, Some("has not answered")),
         (Outcome::Refused("needs the right".into()), Some("needs the right")),
         (Outcome::Gone, Some("does not exist")),
         (Outcome::Written(Survey::default()), None),
     ] {
-        index.surveys = Surveys::default();
-        surveyed(&mut index, 7, &grow, outcome);
-        let last = last(&index, &grow).cloned().unwrap();
-        assert_eq!(last.at, Mono(7));
+        engine.surveys = Surveys::default();
+        surveyed(&mut engine, 7, &grow, outcome);
+        let last = last(&engine, &grow).cloned().unwrap();
+        assert_eq!(last.ended, Mono(7));
         match text {
             Some(text) => assert!(last.result.clone().unwrap_err().contains(text), "{last:?}"),
             None => assert_eq!(last.result, Ok(Survey::default())),
         }
-        assert_eq!(crowd(&index, &grow).is_some(), text.is_none());
+        assert_eq!(usage(&engine, &grow).is_some(), text.is_none());
     }
 }
 
@@ -206,26 +207,26 @@ fn the_other_pods_of_the_node_are_counted_as_they_come_and_go() {
     let mut done = on("n1", "done", 900);
     done.finished = true;
     let pods = vec![web.clone(), given, less.clone(), done, on("n2", "far", 800)];
-    let mut index = index(pods, &[grow.clone(), held, shrunk]);
-    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
-    assert_eq!(asked(&index, &grow), Some(750), "700m that were granted and 50m of a spec");
-    let step = |index: &mut Engine, watch| {
-        index.step(Mono(1), DateTime::UNIX_EPOCH, Event::Pods(watch));
+    let mut engine = engine(pods, &[grow.clone(), held, shrunk]);
+    surveyed(&mut engine, 0, &grow, Outcome::Written(Survey::default()));
+    assert_eq!(asked(&engine, &grow), Some(750), "700m that were granted and 50m of a spec");
+    let step = |engine: &mut Engine, watch| {
+        engine.step(Mono(1), DateTime::UNIX_EPOCH, Event::Pods(watch));
     };
     let mut fresh = on("n1", "new", 30);
     fresh.node = None;
-    step(&mut index, Watch::Upsert(fresh.clone()));
-    assert_eq!(asked(&index, &grow), Some(750));
+    step(&mut engine, Watch::Upsert(fresh.clone()));
+    assert_eq!(asked(&engine, &grow), Some(750));
     let bound = Pod { node: Some("n1".into()), resource_version: "2".into(), ..fresh };
-    step(&mut index, Watch::Upsert(bound.clone()));
-    assert_eq!(asked(&index, &grow), Some(780));
+    step(&mut engine, Watch::Upsert(bound.clone()));
+    assert_eq!(asked(&engine, &grow), Some(780));
     let moved = Pod { node: Some("n2".into()), uid: "another".into(), resource_version: "3".into(), ..bound };
-    step(&mut index, Watch::Upsert(moved));
-    assert_eq!(asked(&index, &grow), Some(750));
-    step(&mut index, Watch::Gone(less));
-    assert_eq!(asked(&index, &grow), Some(700));
-    step(&mut index, Watch::list(vec![web, on("n1", "last", 5)]));
-    assert_eq!(asked(&index, &grow), Some(5));
+    step(&mut engine, Watch::Upsert(moved));
+    assert_eq!(asked(&engine, &grow), Some(750));
+    step(&mut engine, Watch::Gone(less));
+    assert_eq!(asked(&engine, &grow), Some(700));
+    step(&mut engine, Watch::list(vec![web, on("n1", "last", 5)]));
+    assert_eq!(asked(&engine, &grow), Some(5));
 }
 
 #[test]
@@ -240,17 +241,17 @@ fn what_others_of_the_namespace_were_granted_is_told() {
     let mut elsewhere = resize("elsewhere", &foreign, Some(900));
     elsewhere.key.namespace = "other".into();
     let pods = vec![web, given, less, foreign];
-    let mut index = index(pods, &[grow.clone(), held.clone(), shrunk, elsewhere]);
-    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
-    let granted = |index: &Engine| -> Vec<(String, Resources)> {
-        crowd(index, &grow).unwrap().granted.iter().map(|g| (g.pod.key.name.clone(), g.beyond)).collect()
+    let mut engine = engine(pods, &[grow.clone(), held.clone(), shrunk, elsewhere]);
+    surveyed(&mut engine, 0, &grow, Outcome::Written(Survey::default()));
+    let granted = |engine: &Engine| -> Vec<(String, Resources)> {
+        usage(engine, &grow).unwrap().granted.iter().map(|g| (g.pod.key.name.clone(), g.beyond)).collect()
     };
-    assert_eq!(granted(&index), [("given".to_owned(), cpu(500))]);
+    assert_eq!(granted(&engine), [("given".to_owned(), cpu(500))]);
     let mut change = |version: &str, change: fn(&mut Resize)| {
         change(&mut held);
         held.resource_version = version.into();
-        index.step(Mono(1), DateTime::UNIX_EPOCH, Event::of::<Resize>(Watch::Upsert(held.clone())));
-        granted(&index).len()
+        engine.step(Mono(1), DateTime::UNIX_EPOCH, Event::of::<Resize>(Watch::Upsert(held.clone())));
+        granted(&engine).len()
     };
     assert_eq!(change("2", |held| held.status.phase = Some(Phase::RolledBack)), 0, "given up");
     assert_eq!(change("3", |held| held.status.completion_time = None), 1, "at work");
@@ -269,19 +270,19 @@ fn nothing_is_known_while_another_one_is_being_accepted() {
     let grow = resize("grow", &web, None);
     let other = on("n1", "other", 200);
     let second = resize("second", &other, None);
-    let mut index = index(vec![web, other], &[grow.clone(), second.clone()]);
-    surveyed(&mut index, 0, &grow, Outcome::Written(Survey::default()));
-    assert_eq!(asked(&index, &grow), Some(200));
-    let entry = index.stores.resizes.objects.get_mut(&second.key).unwrap();
+    let mut engine = engine(vec![web, other], &[grow.clone(), second.clone()]);
+    surveyed(&mut engine, 0, &grow, Outcome::Written(Survey::default()));
+    assert_eq!(asked(&engine, &grow), Some(200));
+    let entry = engine.stores.resizes.objects.get_mut(&second.key).unwrap();
     entry.begin(Mono(0));
     entry.request.write_started();
-    index.stores.resizes.stand(&second.key);
-    assert!(crowd(&index, &grow).is_none());
+    engine.stores.resizes.requeue(&second.key);
+    assert!(usage(&engine, &grow).is_none());
     let mut accepted = resize("second", &on("n1", "other", 200), Some(600));
     accepted.resource_version = "2".into();
     (accepted.status.completion_time, accepted.status.phase) = (None, Some(Phase::Proposed));
     let (key, uid) = (second.key.clone(), second.uid.clone());
     let written = Event::written::<Resize>(key, uid, Outcome::Written(accepted));
-    index.step(Mono(1), DateTime::UNIX_EPOCH, written);
-    assert_eq!(asked(&index, &grow), Some(600));
+    engine.step(Mono(1), DateTime::UNIX_EPOCH, written);
+    assert_eq!(asked(&engine, &grow), Some(600));
 }

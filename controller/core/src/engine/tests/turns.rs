@@ -1,21 +1,15 @@
 //! Whose turn it is with a Pod, and what an event costs however many wait.
 
-use pitstop_api::condition;
+use pitstop_api::condition::{self, Condition};
 use pitstop_api::image_update::{ContainerStatus, Phase as ImagePhase, PodImageUpdateStatus, Target};
-use pitstop_api::resize::PodResizeStatus;
 
 use super::pullers::update;
 use super::resizes::{begin, is_patch, patched, resize, sizable, status, written};
 use super::*;
 use crate::image::ImageUpdate;
 
-fn told(status: &pitstop_api::recreate::ContainerRecreateRequestStatus) -> (&str, &str) {
-    let complete = condition::find(&status.conditions, "Complete").unwrap();
-    (&complete.reason, &complete.message)
-}
-
-fn waits(status: &PodResizeStatus) -> (&str, &str) {
-    let complete = condition::find(&status.conditions, "Complete").unwrap();
+fn complete(conditions: &[Condition]) -> (&str, &str) {
+    let complete = condition::find(conditions, "Complete").unwrap();
     (&complete.reason, &complete.message)
 }
 
@@ -49,7 +43,7 @@ fn a_restart_waits_for_a_resize_until_the_kubelet_is_done() {
     // Created earlier, but not begun.
     asks(&mut bench, request("a", "web", 0));
     let message = "waits for its turn: PodResize shop/grow goes first";
-    assert_eq!(told(&stored(&bench, "a").status), ("Queued", message));
+    assert_eq!(complete(&stored(&bench, "a").status.conditions), ("Queued", message));
     let next = patched(&mut bench, 300);
     assert!(next.iter().any(|action| accepts(action, "a")), "{next:?}");
 }
@@ -94,8 +88,8 @@ fn a_restart_waits_for_an_image_update_for_as_long_as_that_takes() {
 fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
     let mut bench = Bench::new(vec![sizable()], vec![request("a", "web", 0)]);
     assert_eq!((bench.phase("a"), bench.orders()), (Some(Phase::Recreating), 1));
-    let grow = resize("grow", 0, "300m");
-    assert_eq!(begin(&mut bench, &grow), [], "that is told later");
+    let mut grow = resize("grow", 0, "300m");
+    assert_eq!(begin(&mut bench, &grow), [], "that is reported later");
     bench.now = Mono(3_000);
     let waiting = bench.step(Event::Tick);
     let waiting = waiting
@@ -103,7 +97,7 @@ fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
         .find(|a| matches!(a, Action::Write { write: Write::Status { status: Status::Resize(_), .. }, .. }))
         .unwrap();
     let message = "waits for its turn: ContainerRecreateRequest shop/a goes first";
-    assert_eq!(waits(status(waiting)), ("Queued", message));
+    assert_eq!(complete(&status(waiting).conditions), ("Queued", message));
     bench.acknowledge();
     // Another instance runs, but is not ready: that may take any time, and need more memory.
     let mut pod = sizable();
@@ -111,8 +105,7 @@ fn a_resize_waits_for_a_restart_until_no_container_is_left_to_stop() {
     (app.container_id, app.restart_count, app.ready) = (format!("containerd://{:064x}", 2), 1, false);
     pod.resource_version = "2".into();
     bench.step(Event::Pods(Watch::Upsert(pod)));
-    let mut told = grow.clone();
-    let accept = only(written(&mut bench, &mut told, &waiting.clone()));
+    let accept = only(written(&mut bench, &mut grow, &waiting.clone()));
     assert!(status(&accept).target.is_some(), "{accept:?}");
     assert_eq!(bench.phase("a"), Some(Phase::Recreating));
 }
@@ -214,7 +207,7 @@ fn of_a_restart_and_a_resize_that_are_listed_together_one_begins() {
         panic!("{both:?}")
     };
     assert!(begun.target.is_some() && queued.target.is_none());
-    assert_eq!(told(queued).0, "Queued");
+    assert_eq!(complete(&queued.conditions).0, "Queued");
 }
 
 /// A request for that Pod has ended by its deadline, and its stop goes on.
@@ -240,8 +233,8 @@ fn a_stop_is_told_as_long_as_its_order_stands() {
     let overdue = bench.step(Event::Tick);
     assert_eq!(bench.orders(), 1);
     assert!(!stored(&bench, "a").status.container_recreate_states[0].is_killed);
-    let told = bench.restarted("web");
-    bench.all(told);
+    let restarted = bench.restarted("web");
+    bench.all(restarted);
     assert!(stored(&bench, "a").status.container_recreate_states[0].is_killed);
     // Once the order is gone, only the request itself is left.
     bench.now = Mono(100_000);
@@ -252,7 +245,7 @@ fn a_stop_is_told_as_long_as_its_order_stands() {
     let book = bench.book.clone().unwrap();
     bench.step(Event::NodeWorks(Watch::Upsert(book)));
     assert!(
-        bench.index.stores.recreates.queues.is_empty() && bench.index.stores.recreates.by_node.is_empty()
+        bench.engine.stores.recreates.queues.is_empty() && bench.engine.stores.recreates.by_node.is_empty()
     );
 }
 
@@ -289,10 +282,10 @@ fn an_event_plans_what_it_concerns_however_many_wait_or_have_ended() {
                 }
             }
         }
-        let before = bench.index.planned();
+        let before = bench.engine.planned();
         bench.step(Event::Pods(Watch::Upsert(Pod { resource_version: "7".into(), ..pod("web") })));
-        counts.push(bench.index.planned() - before);
-        assert_eq!(bench.index.open_of(recreate::ID), usize::try_from(many).unwrap());
+        counts.push(bench.engine.planned() - before);
+        assert_eq!(bench.engine.open_of(recreate::ID), usize::try_from(many).unwrap());
     }
     assert_eq!(counts, [2, 2], "the one at work, and the next");
 }
@@ -337,7 +330,7 @@ fn a_resize_begins_when_the_stop_that_outlived_its_request_is_given_up() {
     begin(&mut bench, &grow);
     bench.now = Mono(10_000);
     let waiting = only(bench.step(Event::Tick));
-    assert_eq!(waits(status(&waiting)).0, "Queued");
+    assert_eq!(complete(&status(&waiting).conditions).0, "Queued");
     written(&mut bench, &mut grow, &waiting);
     // The grace period and a minute are over.
     bench.now = Mono(90_000);

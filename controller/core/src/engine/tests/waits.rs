@@ -17,7 +17,7 @@ struct Storm {
     restarts: u64,
     ended: u64,
     /// Writes that report a wait: when, and since when the request had been waiting.
-    told: Vec<(Mono, Mono)>,
+    reports: Vec<(Mono, Mono)>,
 }
 
 fn name(number: u64) -> String {
@@ -28,7 +28,7 @@ impl Storm {
     fn new(all: u64, apart: u64, takes: Option<u64>) -> Self {
         let bench = Bench::new(vec![pod("web")], Vec::new());
         let (made, restarts, ended) = (0, 0, 0);
-        Self { bench, all, made, apart, takes, served_at: None, restarts, ended, told: Vec::new() }
+        Self { bench, all, made, apart, takes, served_at: None, restarts, ended, reports: Vec::new() }
     }
 
     fn made_at(&self, number: u64) -> Mono {
@@ -87,7 +87,7 @@ impl Storm {
                 } else if status.target.is_some() {
                     self.served_at = self.takes.map(|takes| Mono(self.bench.now.0 + takes));
                 } else {
-                    self.told.push((self.bench.now, waited_since));
+                    self.reports.push((self.bench.now, waited_since));
                 }
             }
             let answer = self.bench.write(&action);
@@ -102,7 +102,7 @@ fn in_a_storm_that_gets_on_few_tell_that_they_wait() {
     for (all, apart, takes, few) in [(900, 20, 100, 8), (3_000, 20, 100, 8), (3_000, 0, 190, 7)] {
         let mut storm = Storm::new(all, apart, Some(takes));
         storm.until(Mono(3_600_000));
-        assert_eq!((storm.ended, storm.told.len()), (all, few), "{all} requests, {takes} ms each");
+        assert_eq!((storm.ended, storm.reports.len()), (all, few), "{all} requests, {takes} ms each");
     }
 }
 
@@ -115,9 +115,9 @@ fn where_nothing_moves_each_tells_once_and_in_time() {
         let acknowledged = storm.bench.acknowledge();
         storm.carry_out(acknowledged);
         storm.until(Mono(3_500_000));
-        assert_eq!(u64::try_from(storm.told.len()).unwrap(), all - 1, "all but the one that is at work");
+        assert_eq!(u64::try_from(storm.reports.len()).unwrap(), all - 1, "all but the one that is at work");
         // New requests begin at most 50 times a second.
-        let last = storm.told.iter().map(|(at, since)| at.0 - since.0).max().unwrap();
+        let last = storm.reports.iter().map(|(at, since)| at.0 - since.0).max().unwrap();
         assert!(last <= most + all * 20, "{all} requests: {last} ms");
         assert!(last >= most, "{all} requests: {last} ms");
     }

@@ -7,14 +7,14 @@ use crate::pod::{Container, Pod};
 
 /// What one item of a `LimitRange` bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bounded {
+pub enum LimitType {
     /// Each container.
     Container,
     /// All containers of a Pod together.
     Pod,
 }
 
-impl Bounded {
+impl LimitType {
     fn as_str(self) -> &'static str {
         match self {
             Self::Container => "Container",
@@ -27,7 +27,7 @@ impl Bounded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// What it bounds.
-    pub of: Bounded,
+    pub type_: LimitType,
     /// The minimum for requests and limits.
     pub min: Amounts,
     /// The maximum for requests and limits.
@@ -38,7 +38,7 @@ pub struct Limit {
 
 /// What a change violates, as a sentence. Only resources of a container or of the whole Pod that change are judged. The
 /// others were admitted, or are older than the `LimitRange`.
-pub(super) fn broken(
+pub(super) fn violations(
     pod: &Pod,
     before: impl Fn(&Container) -> Resources,
     after: impl Fn(&Container) -> Resources,
@@ -46,25 +46,25 @@ pub(super) fn broken(
 ) -> Option<String> {
     let mut texts = Vec::new();
     for limit in limits {
-        match limit.of {
-            Bounded::Container => {
+        match limit.type_ {
+            LimitType::Container => {
                 for container in pod.containers.iter().filter(|c| kind(c).is_some()) {
-                    let found = limit.broken(&before(container), &after(container));
+                    let found = limit.violations(&before(container), &after(container));
                     texts.extend(
                         found.into_iter().map(|text| format!("container {}: {text}", container.name)),
                     );
                 }
             }
-            Bounded::Pod => texts.extend(limit.broken(&sum(pod, &before), &sum(pod, &after))),
+            LimitType::Pod => texts.extend(limit.violations(&sum(pod, &before), &sum(pod, &after))),
         }
     }
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 impl Limit {
-    fn broken(&self, before: &Resources, after: &Resources) -> Vec<String> {
+    fn violations(&self, before: &Resources, after: &Resources) -> Vec<String> {
         let changed = |resource: &Resource| pair(before, *resource) != pair(after, *resource);
-        let broken = |resource| {
+        let violations = |resource| {
             let (request, limit) = pair(after, resource);
             [
                 self.too_little(resource, request, limit),
@@ -72,7 +72,7 @@ impl Limit {
                 self.too_far_apart(resource, request, limit),
             ]
         };
-        Resource::ALL.into_iter().filter(changed).flat_map(broken).flatten().collect()
+        Resource::ALL.into_iter().filter(changed).flat_map(violations).flatten().collect()
     }
 
     fn too_little(&self, resource: Resource, request: Option<i64>, limit: Option<i64>) -> Option<String> {
@@ -83,7 +83,7 @@ impl Limit {
             (_, Some(limit)) if limit < min => format!(", but limit is {}", resource.show(limit)),
             _ => return None,
         };
-        Some(format!("minimum {resource} usage per {} is {}{but}", self.of.as_str(), resource.show(min)))
+        Some(format!("minimum {resource} usage per {} is {}{but}", self.type_.as_str(), resource.show(min)))
     }
 
     fn too_much(&self, resource: Resource, request: Option<i64>, limit: Option<i64>) -> Option<String> {
@@ -94,7 +94,7 @@ impl Limit {
             (Some(request), _) if request > max => format!(", but request is {}", resource.show(request)),
             _ => return None,
         };
-        Some(format!("maximum {resource} usage per {} is {}{but}", self.of.as_str(), resource.show(max)))
+        Some(format!("maximum {resource} usage per {} is {}{but}", self.type_.as_str(), resource.show(max)))
     }
 
     fn too_far_apart(&self, resource: Resource, request: Option<i64>, limit: Option<i64>) -> Option<String> {
@@ -112,7 +112,7 @@ impl Limit {
                 format!("provided ratio is {}.{:03}", ratio / 1000, ratio % 1000)
             }
         };
-        let shown = Resource::Cpu.show(max);
-        Some(format!("{resource} max limit to request ratio per {} is {shown}, but {but}", self.of.as_str()))
+        let max = Resource::Cpu.show(max);
+        Some(format!("{resource} max limit to request ratio per {} is {max}, but {but}", self.type_.as_str()))
     }
 }

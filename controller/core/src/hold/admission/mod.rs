@@ -18,13 +18,13 @@ use pitstop_api::logic::cgroup;
 use pitstop_api::quantity::{Resource, Resources};
 use pitstop_api::resize::Phase;
 
-pub use limits::{Bounded, Limit};
-pub use quota::{Counted, Quota, QuotaBound, Scope};
+pub use limits::{Limit, LimitType};
+pub use quota::{Quota, QuotaBound, ResourceName, Scope};
 
 use super::force::{kind, parts};
 use crate::pod::{Container, Pod};
 use crate::time::Mono;
-use room::Room;
+use room::Fit;
 
 /// Reason: the Pod's node cannot resize it this way.
 pub const UNSUPPORTED: &str = "Unsupported";
@@ -69,18 +69,18 @@ impl Amounts {
 
 /// Result of the last survey for a resize.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Surveyed {
+pub struct LastSurvey {
     /// When it began. It includes what existed before.
     pub began: Mono,
-    /// When it returned.
-    pub at: Mono,
+    /// When it ended.
+    pub ended: Mono,
     /// What it found; or why it found nothing, as a sentence.
     pub result: Result<Survey, String>,
 }
 
 /// What other Pods use of the surveyed amounts.
 #[derive(Clone, Debug, Default)]
-pub struct Crowd<'a> {
+pub struct Usage<'a> {
     /// What the node's other Pods request. Each container counts with the larger of its spec and what is in force.
     pub asked: Resources,
     /// Other Pods of the namespace with more than their specs.
@@ -107,12 +107,12 @@ pub struct Question<'a> {
     /// What bounds the Pod.
     pub survey: &'a Survey,
     /// What other Pods use of that.
-    pub crowd: &'a Crowd<'a>,
+    pub usage: &'a Usage<'a>,
 }
 
 /// Whether the resize is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// It is allowed.
     Admitted,
     /// The node has no room now.
@@ -128,15 +128,15 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl Decision {
     fn failed(reason: &'static str, text: &str) -> Self {
         Self::Refused { phase: Phase::Failed, reason, text: truncate(text, MAX_MESSAGE) }
     }
 }
 
 /// Decides whether the resize is allowed.
-pub fn admit(question: &Question<'_>) -> Verdict {
-    let Question { pod, survey, crowd, .. } = question;
+pub fn admit(question: &Question<'_>) -> Decision {
+    let Question { pod, survey, usage, .. } = question;
     let spec = |container: &Container| container.resources.effective();
     let before = |container: &Container| (question.in_force)(container).effective();
     let after = |container: &Container| {
@@ -144,45 +144,45 @@ pub fn admit(question: &Question<'_>) -> Verdict {
         wanted.map_or_else(|| before(container), |(_, wanted)| wanted.effective())
     };
     if pod.containers.iter().all(|container| before(container) == after(container)) {
-        return Verdict::Admitted;
+        return Decision::Admitted;
     }
     if pod.huge_pages {
         let text =
             format!("Pod {} asks for huge pages, which the node's daemon leaves to the kubelet", pod.key);
-        return Verdict::failed(UNSUPPORTED, &text);
+        return Decision::failed(UNSUPPORTED, &text);
     }
     if pod.pod_level.is_some() {
         let text = format!(
             "Pod {} has spec.resources, which bound all its containers together: pitstop does not resize such Pods",
             pod.key
         );
-        return Verdict::failed(CONTAINER, &text);
+        return Decision::failed(CONTAINER, &text);
     }
-    if let Some(text) = other_class(pod, after) {
-        return Verdict::failed("QoSChange", &text);
+    if let Some(text) = qos_change(pod, after) {
+        return Decision::failed("QoSChange", &text);
     }
-    if let Some(text) = limits::broken(pod, before, after, &survey.limits) {
-        return Verdict::failed("LimitRange", &text);
+    if let Some(text) = limits::violations(pod, before, after, &survey.limits) {
+        return Decision::failed("LimitRange", &text);
     }
-    let sizes = Sizes { spec: asks(pod, spec), before: asks(pod, before), after: asks(pod, after) };
-    if let Some(text) = quota::exceeded(pod, &sizes, &survey.quotas, &crowd.granted) {
-        return Verdict::failed("Quota", &text);
+    let sizes = Sizes { spec: totals(pod, spec), before: totals(pod, before), after: totals(pod, after) };
+    if let Some(text) = quota::exceeded(pod, &sizes, &survey.quotas, &usage.granted) {
+        return Decision::failed("Quota", &text);
     }
     // The scheduler only knows the spec.
-    let counted = |of: &dyn Fn(&Container) -> Resources| asks(pod, |c| most(&spec(c), &of(c)));
+    let counted = |of: &dyn Fn(&Container) -> Resources| totals(pod, |c| most(&spec(c), &of(c)));
     let sizes = Sizes { before: counted(&before), after: counted(&after), ..sizes };
-    match room::room(&sizes, &crowd.asked, survey.allocatable) {
-        Room::Enough => Verdict::Admitted,
-        Room::Later(text) => Verdict::Busy(truncate(&text, MAX_MESSAGE)),
-        Room::Never(text) => {
+    match room::fit(&sizes, &usage.asked, survey.allocatable) {
+        Fit::Enough => Decision::Admitted,
+        Fit::Later(text) => Decision::Busy(truncate(&text, MAX_MESSAGE)),
+        Fit::Never(text) => {
             let text = truncate(&text, MAX_MESSAGE);
-            Verdict::Refused { phase: Phase::Infeasible, reason: "NodeCapacity", text }
+            Decision::Refused { phase: Phase::Infeasible, reason: "NodeCapacity", text }
         }
     }
 }
 
 /// Message if the `QoS` class of the Pod would change when its containers have what `after` returns.
-pub(crate) fn other_class(pod: &Pod, after: impl Fn(&Container) -> Resources) -> Option<String> {
+pub(crate) fn qos_change(pod: &Pod, after: impl Fn(&Container) -> Resources) -> Option<String> {
     let (class, then) =
         (qos::class(pod, |container| container.resources.effective()), qos::class(pod, after));
     (class != then).then(|| {
@@ -210,7 +210,7 @@ struct Sizes {
 
 /// What the scheduler and quotas count for a Pod whose containers have what `of` returns: Pod-level resources if set,
 /// and overhead.
-pub(crate) fn asks(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
+pub(crate) fn totals(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Resources {
     let sum = sum(pod, of);
     let level = pod.pod_level.as_deref().map(|own| own.effective()).unwrap_or_default();
     let request = |level: Option<i64>, sum: Option<i64>, overhead: Option<i64>| {

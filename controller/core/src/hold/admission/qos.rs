@@ -33,10 +33,10 @@ pub(super) fn class(pod: &Pod, of: impl Fn(&Container) -> Resources) -> Class {
         None => pod.containers.iter().filter(|c| kind(c).is_some()).map(of).collect(),
     };
     let amounts = || all.iter().flat_map(|r| Resource::ALL.map(|resource| pair(r, resource)));
-    let given = |amount: Option<i64>| amount.is_some_and(|amount| amount > 0);
-    if !amounts().any(|(request, limit)| given(request) || given(limit)) {
+    let is_set = |amount: Option<i64>| amount.is_some_and(|amount| amount > 0);
+    if !amounts().any(|(request, limit)| is_set(request) || is_set(limit)) {
         Class::BestEffort
-    } else if amounts().all(|(request, limit)| given(limit) && request == limit) {
+    } else if amounts().all(|(request, limit)| is_set(limit) && request == limit) {
         Class::Guaranteed
     } else {
         Class::Burstable

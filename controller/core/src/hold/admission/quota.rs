@@ -35,7 +35,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaBound {
     /// What it counts.
-    pub counted: Counted,
+    pub counted: ResourceName,
     /// `status.hard`: millicores or bytes.
     pub hard: i64,
     /// `status.used`, in the same unit. None until Kubernetes has counted.
@@ -44,7 +44,7 @@ pub struct QuotaBound {
 
 /// What a quota counts of Pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Counted {
+pub enum ResourceName {
     /// `cpu`, which is `requests.cpu`.
     Cpu,
     /// `limits.cpu`.
@@ -59,7 +59,7 @@ pub enum Counted {
     RequestsMemory,
 }
 
-impl Counted {
+impl ResourceName {
     /// All, in the order of their names.
     pub const ALL: [Self; 6] = [
         Self::Cpu,
@@ -132,7 +132,7 @@ impl Quota {
                 unknown.join(",")
             ));
         }
-        let others = |counted: Counted| {
+        let others = |counted: ResourceName| {
             let counts = granted.iter().filter(|other| self.counts(other.pod));
             counts.fold(0_i64, |sum, other| sum.saturating_add(counted.of(&other.beyond)))
         };

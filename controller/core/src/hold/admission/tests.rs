@@ -41,13 +41,13 @@ fn survey() -> Survey {
 }
 
 /// Asks for `wanted` for `app`. Only the spec is in force.
-fn ask(pod: &Pod, wanted: Resources, survey: &Survey, crowd: &Crowd<'_>) -> Verdict {
-    admit(&Question { pod, in_force: &|c| c.resources, wanted: &[("app", wanted)], survey, crowd })
+fn ask(pod: &Pod, wanted: Resources, survey: &Survey, usage: &Usage<'_>) -> Decision {
+    admit(&Question { pod, in_force: &|c| c.resources, wanted: &[("app", wanted)], survey, usage })
 }
 
-fn refusal(verdict: Verdict) -> (&'static str, String) {
-    match verdict {
-        Verdict::Refused { reason, text, phase } => {
+fn refusal(decision: Decision) -> (&'static str, String) {
+    match decision {
+        Decision::Refused { reason, text, phase } => {
             assert_eq!(phase == Phase::Infeasible, reason == "NodeCapacity", "{text}");
             (reason, text)
         }
@@ -58,8 +58,8 @@ fn refusal(verdict: Verdict) -> (&'static str, String) {
 #[test]
 fn what_fits_is_admitted() {
     let more = resources((300, 600), (128 * MI, 256 * MI));
-    assert_eq!(ask(&web(), more, &survey(), &Crowd::default()), Verdict::Admitted);
-    assert_eq!(ask(&web(), usual(), &Survey::default(), &Crowd::default()), Verdict::Admitted, "no change");
+    assert_eq!(ask(&web(), more, &survey(), &Usage::default()), Decision::Admitted);
+    assert_eq!(ask(&web(), usual(), &Survey::default(), &Usage::default()), Decision::Admitted, "no change");
 }
 
 #[test]
@@ -95,16 +95,16 @@ fn the_class_of_a_pod_is_the_one_of_kubernetes() {
 fn the_class_of_a_pod_does_not_change() {
     let one = pod(vec![container("app", usual())]);
     let (reason, text) =
-        refusal(ask(&one, resources((200, 200), (128 * MI, 128 * MI)), &survey(), &Crowd::default()));
+        refusal(ask(&one, resources((200, 200), (128 * MI, 128 * MI)), &survey(), &Usage::default()));
     assert_eq!(reason, "QoSChange");
     assert!(text.contains("of the QoS class Burstable and would become Guaranteed"), "{text}");
     let none = pod(vec![container("app", Resources::default())]);
-    let (reason, text) = refusal(ask(&none, resources((100, 0), (0, 0)), &survey(), &Crowd::default()));
+    let (reason, text) = refusal(ask(&none, resources((100, 0), (0, 0)), &survey(), &Usage::default()));
     assert_eq!(reason, "QoSChange");
     assert!(text.contains("BestEffort and would become Burstable"), "{text}");
     let beside = pod(vec![container("app", usual()), container("proxy", usual())]);
     let fixed = resources((200, 200), (128 * MI, 128 * MI));
-    assert_eq!(ask(&beside, fixed, &survey(), &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&beside, fixed, &survey(), &Usage::default()), Decision::Admitted);
 }
 
 #[test]
@@ -112,19 +112,19 @@ fn huge_pages_and_pods_with_resources_of_their_own_are_left_to_the_kubelet() {
     let more = resources((300, 600), (128 * MI, 256 * MI));
     let mut huge = web();
     huge.huge_pages = true;
-    assert_eq!(refusal(ask(&huge, more, &survey(), &Crowd::default())).0, "Unsupported");
+    assert_eq!(refusal(ask(&huge, more, &survey(), &Usage::default())).0, "Unsupported");
     let mut whole = web();
     whole.pod_level = Some(Box::default());
-    assert_eq!(refusal(ask(&whole, more, &survey(), &Crowd::default())).0, "UnsupportedContainer");
+    assert_eq!(refusal(ask(&whole, more, &survey(), &Usage::default())).0, "UnsupportedContainer");
 }
 
 fn limited(limit: Limit) -> Survey {
     Survey { limits: vec![limit], ..survey() }
 }
 
-fn limit(of: Bounded) -> Limit {
+fn limit(type_: LimitType) -> Limit {
     let none = Amounts::default();
-    Limit { of, min: none, max: none, max_ratio: none }
+    Limit { type_, min: none, max: none, max_ratio: none }
 }
 
 fn cpu(amount: i64) -> Amounts {
@@ -137,70 +137,70 @@ fn memory(amount: i64) -> Amounts {
 
 #[test]
 fn a_limit_range_bounds_each_container() {
-    let of = limit(Bounded::Container);
+    let limit_range = limit(LimitType::Container);
     for (limit, wanted, words) in [
         (
-            Limit { max: cpu(1000), ..of },
+            Limit { max: cpu(1000), ..limit_range },
             resources((100, 2000), (64 * MI, 128 * MI)),
             "container app: maximum cpu usage per Container is 1, but limit is 2",
         ),
         (
-            Limit { max: cpu(1000), ..of },
+            Limit { max: cpu(1000), ..limit_range },
             resources((100, 0), (32 * MI, 128 * MI)),
             "container app: maximum cpu usage per Container is 1.  No limit is specified",
         ),
         (
-            Limit { max: memory(256 * MI), ..of },
+            Limit { max: memory(256 * MI), ..limit_range },
             resources((100, 200), (64 * MI, 512 * MI)),
             "container app: maximum memory usage per Container is 256Mi, but limit is 512Mi",
         ),
         (
-            Limit { min: cpu(80), ..of },
+            Limit { min: cpu(80), ..limit_range },
             resources((50, 200), (64 * MI, 128 * MI)),
             "container app: minimum cpu usage per Container is 80m, but request is 50m",
         ),
         (
-            Limit { min: memory(32 * MI), ..of },
+            Limit { min: memory(32 * MI), ..limit_range },
             resources((100, 200), (16 * MI, 128 * MI)),
             "container app: minimum memory usage per Container is 32Mi, but request is 16Mi",
         ),
         (
-            Limit { max_ratio: cpu(2500), ..of },
+            Limit { max_ratio: cpu(2500), ..limit_range },
             resources((100, 300), (64 * MI, 128 * MI)),
             "container app: cpu max limit to request ratio per Container is 2500m, but provided ratio is 3.000",
         ),
         (
-            Limit { max_ratio: memory(2000), ..of },
+            Limit { max_ratio: memory(2000), ..limit_range },
             resources((100, 200), (64 * MI, 0)),
             "container app: memory max limit to request ratio per Container is 2, but no limit is specified or limit is 0",
         ),
     ] {
-        let found = refusal(ask(&web(), wanted, &limited(limit), &Crowd::default()));
+        let found = refusal(ask(&web(), wanted, &limited(limit), &Usage::default()));
         assert_eq!(found, ("LimitRange", words.to_owned()));
     }
-    let at_the_edge = Limit { min: cpu(100), max: cpu(300), max_ratio: cpu(3000), ..of };
+    let at_the_edge = Limit { min: cpu(100), max: cpu(300), max_ratio: cpu(3000), ..limit_range };
     let wanted = resources((100, 300), (64 * MI, 128 * MI));
-    assert_eq!(ask(&web(), wanted, &limited(at_the_edge), &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted, &limited(at_the_edge), &Usage::default()), Decision::Admitted);
 }
 
 #[test]
 fn a_limit_range_bounds_a_pod_with_all_its_containers() {
-    let survey = limited(Limit { max: cpu(500), ..limit(Bounded::Pod) });
+    let survey = limited(Limit { max: cpu(500), ..limit(LimitType::Pod) });
     let wanted = |limit| resources((100, limit), (64 * MI, 128 * MI));
-    let found = refusal(ask(&web(), wanted(301), &survey, &Crowd::default()));
+    let found = refusal(ask(&web(), wanted(301), &survey, &Usage::default()));
     assert_eq!(found, ("LimitRange", "maximum cpu usage per Pod is 500m, but limit is 501m".to_owned()));
-    assert_eq!(ask(&web(), wanted(300), &survey, &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted(300), &survey, &Usage::default()), Decision::Admitted);
 }
 
 /// Kubernetes itself judges the whole Pod again (kubernetes/kubernetes#142171).
 #[test]
 fn a_limit_range_that_came_later_says_nothing_of_what_stays() {
-    let survey = limited(Limit { max: cpu(150), min: memory(65 * MI), ..limit(Bounded::Container) });
+    let survey = limited(Limit { max: cpu(150), min: memory(65 * MI), ..limit(LimitType::Container) });
     let wanted = resources((100, 150), (64 * MI, 128 * MI));
-    assert_eq!(ask(&web(), wanted, &survey, &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted, &survey, &Usage::default()), Decision::Admitted);
 }
 
-fn bound(counted: Counted, hard: i64, used: i64) -> QuotaBound {
+fn bound(counted: ResourceName, hard: i64, used: i64) -> QuotaBound {
     QuotaBound { counted, hard, used: Some(used) }
 }
 
@@ -213,36 +213,36 @@ fn a_quota_counts_what_grows() {
     let wanted = resources((500, 600), (64 * MI, 128 * MI));
     for (counted, amount, text) in [
         (
-            Counted::RequestsCpu,
+            ResourceName::RequestsCpu,
             400,
             "exceeded quota: q, requested: requests.cpu=400m, used: requests.cpu=200m, limited: requests.cpu=599m",
         ),
-        (Counted::Cpu, 400, "exceeded quota: q, requested: cpu=400m, used: cpu=200m, limited: cpu=599m"),
+        (ResourceName::Cpu, 400, "exceeded quota: q, requested: cpu=400m, used: cpu=200m, limited: cpu=599m"),
         (
-            Counted::LimitsCpu,
+            ResourceName::LimitsCpu,
             400,
             "exceeded quota: q, requested: limits.cpu=400m, used: limits.cpu=200m, limited: limits.cpu=599m",
         ),
     ] {
         let found =
-            refusal(ask(&web(), wanted, &quota(vec![bound(counted, 199 + amount, 200)]), &Crowd::default()));
+            refusal(ask(&web(), wanted, &quota(vec![bound(counted, 199 + amount, 200)]), &Usage::default()));
         assert_eq!(found, ("Quota", text.to_owned()));
         let enough = quota(vec![bound(counted, 200 + amount, 200)]);
-        assert_eq!(ask(&web(), wanted, &enough, &Crowd::default()), Verdict::Admitted);
+        assert_eq!(ask(&web(), wanted, &enough, &Usage::default()), Decision::Admitted);
     }
     // What does not grow may exceed its quota.
     let over = quota(vec![
-        bound(Counted::LimitsMemory, 0, 256 * MI),
-        bound(Counted::Memory, 0, 128 * MI),
-        bound(Counted::RequestsMemory, 0, 128 * MI),
+        bound(ResourceName::LimitsMemory, 0, 256 * MI),
+        bound(ResourceName::Memory, 0, 128 * MI),
+        bound(ResourceName::RequestsMemory, 0, 128 * MI),
     ]);
-    assert_eq!(ask(&web(), wanted, &over, &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted, &over, &Usage::default()), Decision::Admitted);
     let wanted = resources((100, 200), (96 * MI, 160 * MI));
-    let (reason, text) = refusal(ask(&web(), wanted, &over, &Crowd::default()));
+    let (reason, text) = refusal(ask(&web(), wanted, &over, &Usage::default()));
     assert_eq!(reason, "Quota");
     assert!(text.contains("requested: limits.memory=32Mi,memory=32Mi,requests.memory=32Mi"), "{text}");
-    let uncounted = QuotaBound { used: None, ..bound(Counted::Memory, 1024 * MI, 0) };
-    let (reason, text) = refusal(ask(&web(), wanted, &quota(vec![uncounted]), &Crowd::default()));
+    let uncounted = QuotaBound { used: None, ..bound(ResourceName::Memory, 1024 * MI, 0) };
+    let (reason, text) = refusal(ask(&web(), wanted, &quota(vec![uncounted]), &Usage::default()));
     assert_eq!((reason, text.as_str()), ("Quota", "status unknown for quota: q, resources: memory"));
 }
 
@@ -250,8 +250,8 @@ fn a_quota_counts_what_grows() {
 fn a_quota_counts_what_was_granted_beyond_the_specs() {
     let (pod, other) = (web(), web());
     let beyond = Resources { cpu_request: Some(300), ..Resources::default() };
-    let crowd = Crowd { granted: vec![Granted { pod: &other, beyond }], ..Crowd::default() };
-    let survey = quota(vec![bound(Counted::RequestsCpu, 1000, 400)]);
+    let usage = Usage { granted: vec![Granted { pod: &other, beyond }], ..Usage::default() };
+    let survey = quota(vec![bound(ResourceName::RequestsCpu, 1000, 400)]);
     let granted = |c: &Container| Resources {
         cpu_request: c.resources.cpu_request.map(|cpu| cpu + if c.name == "app" { 200 } else { 0 }),
         cpu_limit: Some(1000),
@@ -265,10 +265,10 @@ fn a_quota_counts_what_was_granted_beyond_the_specs() {
             in_force: &granted,
             wanted: &[("app", wanted)],
             survey: &survey,
-            crowd: &crowd,
+            usage: &usage,
         })
     };
-    assert_eq!(ask(400), Verdict::Admitted);
+    assert_eq!(ask(400), Decision::Admitted);
     let (reason, text) = refusal(ask(401));
     assert_eq!(reason, "Quota");
     assert!(
@@ -276,7 +276,7 @@ fn a_quota_counts_what_was_granted_beyond_the_specs() {
         "{text}"
     );
     assert!(text.contains("beyond their specs"), "{text}");
-    assert_eq!(ask(50), Verdict::Admitted, "less than the spec");
+    assert_eq!(ask(50), Decision::Admitted, "less than the spec");
 }
 
 #[test]
@@ -300,53 +300,53 @@ fn a_quota_counts_the_pods_of_its_scopes() {
         (vec![Scope::PriorityNotIn(names(&["high"]))], [true, true, false]),
         (vec![Scope::Terminating(false), Scope::Prioritized(true)], [false, false, true]),
     ] {
-        let mut survey = quota(vec![bound(Counted::RequestsCpu, 0, 0)]);
+        let mut survey = quota(vec![bound(ResourceName::RequestsCpu, 0, 0)]);
         survey.quotas[0].scopes.clone_from(&scopes);
         let wanted = resources((150, 200), (64 * MI, 128 * MI));
         for (pod, counted) in [&plain, &job, &high].into_iter().zip(counted) {
-            let refused = ask(pod, wanted, &survey, &Crowd::default()) != Verdict::Admitted;
+            let refused = ask(pod, wanted, &survey, &Usage::default()) != Decision::Admitted;
             assert_eq!(refused, counted, "{scopes:?} {:?}", pod.priority_class);
         }
     }
     // A quota ignores what is granted to a Pod that it does not count.
     let beyond = Resources { cpu_request: Some(900), ..Resources::default() };
-    let crowd = |pod| Crowd { granted: vec![Granted { pod, beyond }], ..Crowd::default() };
-    let mut survey = quota(vec![bound(Counted::RequestsCpu, 1000, 200)]);
+    let usage = |pod| Usage { granted: vec![Granted { pod, beyond }], ..Usage::default() };
+    let mut survey = quota(vec![bound(ResourceName::RequestsCpu, 1000, 200)]);
     survey.quotas[0].scopes = vec![Scope::Prioritized(false)];
     let wanted = resources((150, 200), (64 * MI, 128 * MI));
-    assert_eq!(ask(&plain, wanted, &survey, &crowd(&high)), Verdict::Admitted);
-    assert_eq!(refusal(ask(&plain, wanted, &survey, &crowd(&job))).0, "Quota");
+    assert_eq!(ask(&plain, wanted, &survey, &usage(&high)), Decision::Admitted);
+    assert_eq!(refusal(ask(&plain, wanted, &survey, &usage(&job))).0, "Quota");
 }
 
 #[test]
 fn a_node_gives_what_the_others_leave() {
-    let crowd = |cpu, memory| Crowd { asked: resources((cpu, 0), (memory, 0)), ..Crowd::default() };
+    let usage = |cpu, memory| Usage { asked: resources((cpu, 0), (memory, 0)), ..Usage::default() };
     let wanted = |cpu| resources((cpu, 8000), (64 * MI, 128 * MI));
-    assert_eq!(ask(&web(), wanted(900), &survey(), &crowd(3000, 0)), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted(900), &survey(), &usage(3000, 0)), Decision::Admitted);
     assert_eq!(
-        ask(&web(), wanted(901), &survey(), &crowd(3000, 0)),
-        Verdict::Busy(
+        ask(&web(), wanted(901), &survey(), &usage(3000, 0)),
+        Decision::Busy(
             "Node didn't have enough resource: cpu, requested: 1001, used: 3000, capacity: 4000".into()
         )
     );
-    assert_eq!(ask(&web(), wanted(3900), &survey(), &Crowd::default()), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted(3900), &survey(), &Usage::default()), Decision::Admitted);
     assert_eq!(
-        refusal(ask(&web(), wanted(3901), &survey(), &crowd(3000, 0))),
+        refusal(ask(&web(), wanted(3901), &survey(), &usage(3000, 0))),
         ("NodeCapacity", "Node didn't have enough capacity: cpu, requested: 4001, capacity: 4000".to_owned())
     );
     let both = resources((3901, 8000), (960 * MI, 960 * MI));
-    assert_eq!(refusal(ask(&web(), both, &survey(), &crowd(0, MI))).0, "NodeCapacity", "before what may end");
+    assert_eq!(refusal(ask(&web(), both, &survey(), &usage(0, MI))).0, "NodeCapacity", "before what may end");
     // Limits and shrinking need no room, even on a full node.
-    assert_eq!(ask(&web(), wanted(50), &survey(), &crowd(9000, 9000 * MI)), Verdict::Admitted);
+    assert_eq!(ask(&web(), wanted(50), &survey(), &usage(9000, 9000 * MI)), Decision::Admitted);
     let unknown = Survey::default();
     assert_eq!(
-        ask(&web(), wanted(200), &unknown, &Crowd::default()),
-        Verdict::Busy("the node's status has no allocatable cpu".into())
+        ask(&web(), wanted(200), &unknown, &Usage::default()),
+        Decision::Busy("the node's status has no allocatable cpu".into())
     );
     let mut heavy = web();
     heavy.overhead = resources((100, 0), (0, 0));
     assert!(
-        matches!(ask(&heavy, wanted(801), &survey(), &crowd(3000, 0)), Verdict::Busy(_)),
+        matches!(ask(&heavy, wanted(801), &survey(), &usage(3000, 0)), Decision::Busy(_)),
         "overhead counts"
     );
 }
@@ -356,13 +356,13 @@ fn a_node_gives_what_the_others_leave() {
 fn room_up_to_the_spec_is_there_already() {
     let pod = web();
     let less = |c: &Container| Resources { cpu_request: Some(10), ..c.resources };
-    let full = Crowd { asked: resources((4000, 0), (0, 0)), ..Crowd::default() };
+    let full = Usage { asked: resources((4000, 0), (0, 0)), ..Usage::default() };
     let ask = |cpu| {
         let wanted = [("app", resources((cpu, 200), (64 * MI, 128 * MI)))];
-        admit(&Question { pod: &pod, in_force: &less, wanted: &wanted, survey: &survey(), crowd: &full })
+        admit(&Question { pod: &pod, in_force: &less, wanted: &wanted, survey: &survey(), usage: &full })
     };
-    assert_eq!(ask(100), Verdict::Admitted);
-    assert!(matches!(ask(101), Verdict::Busy(_)));
+    assert_eq!(ask(100), Decision::Admitted);
+    assert!(matches!(ask(101), Decision::Busy(_)));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_pod_asks_for_what_the_scheduler_counts() {
     let init = Container { kind: ContainerKind::Init, ..container("init", resources((400, 0), (0, 0))) };
     let mut pod = pod(vec![sidecar, init, container("app", resources((0, 100), (0, MI)))]);
     pod.overhead = resources((10, 0), (MI, 0));
-    let asked = |pod: &Pod| asks(pod, |c| c.resources);
+    let asked = |pod: &Pod| totals(pod, |c| c.resources);
     assert_eq!(asked(&pod).cpu_request, Some(460), "the init container, the sidecar before it, the overhead");
     assert_eq!((asked(&pod).memory_request, asked(&pod).memory_limit), (Some(2 * MI), Some(2 * MI)));
     pod.pod_level = Some(Box::new(resources((1000, 0), (0, 0))));
@@ -394,10 +394,10 @@ fn both() -> impl Strategy<Value = Amounts> {
 }
 
 fn surveys() -> impl Strategy<Value = Survey> {
-    let of = prop_oneof![Just(Bounded::Container), Just(Bounded::Pod)];
-    let limit = (of, both(), both(), both());
-    let limit = limit.prop_map(|(of, min, max, max_ratio)| Limit { of, min, max, max_ratio });
-    let counted = proptest::sample::select(Counted::ALL.to_vec());
+    let type_ = prop_oneof![Just(LimitType::Container), Just(LimitType::Pod)];
+    let limit = (type_, both(), both(), both());
+    let limit = limit.prop_map(|(type_, min, max, max_ratio)| Limit { type_, min, max, max_ratio });
+    let counted = proptest::sample::select(ResourceName::ALL.to_vec());
     let bound = (counted, 0..4000_i64, proptest::option::of(0..4000_i64));
     let bound = bound.prop_map(|(counted, hard, used)| QuotaBound { counted, hard, used });
     let quota =
@@ -421,9 +421,9 @@ proptest! {
     #[test]
     fn what_is_in_force_is_admitted(pod in pods(), force in amounts(), survey in surveys(), asked in amounts()) {
         let in_force = |c: &Container| if c.name == "app" { force } else { c.resources };
-        let crowd = Crowd { asked, ..Crowd::default() };
-        let question = Question { pod: &pod, in_force: &in_force, wanted: &[("app", force)], survey: &survey, crowd: &crowd };
-        prop_assert_eq!(admit(&question), Verdict::Admitted);
+        let usage = Usage { asked, ..Usage::default() };
+        let question = Question { pod: &pod, in_force: &in_force, wanted: &[("app", force)], survey: &survey, usage: &usage };
+        prop_assert_eq!(admit(&question), Decision::Admitted);
     }
 
     #[test]
@@ -435,21 +435,21 @@ proptest! {
             memory_request: less(from.memory_request, wanted.memory_request),
             ..from
         };
-        let crowd = Crowd { asked, ..Crowd::default() };
-        let verdict = ask(&pod, wanted, &survey, &crowd);
-        let waits = matches!(verdict, Verdict::Busy(_) | Verdict::Refused { phase: Phase::Infeasible, .. });
-        prop_assert!(!waits, "{verdict:?}");
+        let usage = Usage { asked, ..Usage::default() };
+        let decision = ask(&pod, wanted, &survey, &usage);
+        let wait = matches!(decision, Decision::Busy(_) | Decision::Refused { phase: Phase::Infeasible, .. });
+        prop_assert!(!wait, "{decision:?}");
     }
 
     #[test]
     fn what_is_admitted_fits(pod in pods(), wanted in amounts(), survey in surveys(), asked in amounts()) {
-        let crowd = Crowd { asked, ..Crowd::default() };
-        let verdict = ask(&pod, wanted, &survey, &crowd);
-        let own = |of: Resources| asks(&pod, |c| most(&c.resources, if c.name == "app" { &of } else { &c.resources }));
+        let usage = Usage { asked, ..Usage::default() };
+        let decision = ask(&pod, wanted, &survey, &usage);
+        let own = |of: Resources| totals(&pod, |c| most(&c.resources, if c.name == "app" { &of } else { &c.resources }));
         let (before, after) = (own(pod.containers[0].resources), own(wanted));
         for resource in Resource::ALL {
             let (before, after) = (pair(&before, resource).0, pair(&after, resource).0);
-            if verdict == Verdict::Admitted && after > before {
+            if decision == Decision::Admitted && after > before {
                 let used = pair(&asked, resource).0.unwrap_or_default();
                 prop_assert!(after.unwrap() + used <= survey.allocatable.of(resource).unwrap());
             }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pitstop_api::nodework::{Bounds, Held, HeldContainer};
 
 use super::super::force::{Force, Wish, bounds, held_pod};
-use super::super::settle::{Holding, Settled, settle};
+use super::super::settle::{HoldPlan, Holding, settle};
 use super::*;
 
 /// The state of the kernel, and the book.
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    pub(super) fn settled(&self) -> Settled {
+    pub(super) fn plan(&self) -> HoldPlan {
         let answer = |order: &Order| self.answers.iter().find(|a| a.order_id == order.id);
         let orders: Vec<_> = self
             .orders
@@ -100,7 +100,7 @@ impl World {
 
     /// The controller writes the book.
     pub(super) fn control(&mut self) {
-        let Settled { orders, .. } = self.settled();
+        let HoldPlan { orders, .. } = self.plan();
         for order in &orders {
             let before = self.orders.iter().find(|known| known.id == order.id);
             assert!(before.is_none_or(|before| before == order), "an order never changes");
@@ -260,7 +260,7 @@ impl World {
         for _ in 0..40 {
             self.control();
             self.obey();
-            let Settled { orders, wake_at } = self.settled();
+            let HoldPlan { orders, wake_at } = self.plan();
             if orders.is_empty() && wake_at.is_none() {
                 self.control();
                 return self.right();

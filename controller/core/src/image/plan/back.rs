@@ -6,7 +6,7 @@ use pitstop_api::condition;
 use pitstop_api::image_update::{ContainerStatus, Phase, Restoring};
 
 use super::{Plan, Planner};
-use crate::image::judge::{Place, in_back_off, is_unchanged, place, runs_new};
+use crate::image::judge::{SpecImages, in_back_off, is_unchanged, runs_new, spec_images};
 use crate::image::resolve::ways_back;
 use crate::image::status::{self, End, Wait};
 use crate::plan::Urgency;
@@ -14,14 +14,14 @@ use crate::pod::Pod;
 use crate::time::earliest;
 
 /// How long the kubelet may take to report a container with its old image, not the one before.
-const TOLD: Duration = Duration::from_secs(2);
+const LAG: Duration = Duration::from_secs(2);
 
 impl Planner<'_> {
     /// An end without success: first restores the old images, if requested.
     pub(super) fn fails(&self, pod: &Pod, end: &End) -> Plan {
         let update = self.observed.update;
-        let untouched =
-            place(update, pod) == Place::Before || update.status.containers.iter().all(is_unchanged);
+        let unchanged = update.status.containers.iter().all(is_unchanged);
+        let untouched = unchanged || spec_images(update, pod) == SpecImages::Before;
         if !update.spec.rolls_back() || untouched {
             let phase = if end.phase == Phase::RolledBack { Phase::Failed } else { end.phase };
             return self.end(&End { phase, ..end.clone() });
@@ -40,16 +40,16 @@ impl Planner<'_> {
     }
 
     /// Restores the old images, and ends once the old containers run again.
-    pub(super) fn restore(&self, pod: &Pod, place: &Place, restoring: &Restoring) -> Plan {
+    pub(super) fn restore(&self, pod: &Pod, in_spec: &SpecImages, restoring: &Restoring) -> Plan {
         let update = self.observed.update;
         let end = End::from(restoring);
-        if *place != Place::Restored {
+        if *in_spec != SpecImages::Restored {
             if let Some(refused) = self.refused() {
                 let text = format!("{}; the old images cannot be put back: {}", end.message, refused.message);
                 return self.end(&End::failed(status::ROLLBACK_FAILED, text));
             }
             let images = self.images(pod, |c| &c.restored);
-            return Plan { images, ..self.told(&Self::rolls_back(&end), Urgency::Later) };
+            return Plan { images, ..self.wait_for(&Self::rolls_back(&end), Urgency::Later) };
         }
         let back = |c: &ContainerStatus| self.observed.is_back(c, pod);
         if update.status.containers.iter().all(back) {
@@ -75,22 +75,22 @@ impl Planner<'_> {
             return self.end(&End::failed(status::ROLLBACK_FAILED, text));
         }
         let restored = self.observed.memory.restored_since;
-        let looks = [TOLD, self.observed.settles(pod)].map(|pause| restored.map(|since| since.after(pause)));
+        let looks = [LAG, self.observed.settle_time(pod)].map(|pause| restored.map(|at| at.after(pause)));
         let next = looks.into_iter().flatten().find(|at| *at > self.now);
         let at = earliest(until, next);
-        Plan { wake_at: at, ..self.told(&Self::rolls_back(&end), Urgency::Later) }
+        Plan { wake_at: at, ..self.wait_for(&Self::rolls_back(&end), Urgency::Later) }
     }
 
     /// If the kubelet keeps old containers in back-off, chooses other strings for the same images, while any are left.
     fn other_ways(&self, pod: &Pod, end: &End) -> Option<Plan> {
-        let told = self.observed.memory.restored_since.is_some_and(|since| since.after(TOLD) <= self.now);
+        let reported = self.observed.memory.restored_since.is_some_and(|since| since.after(LAG) <= self.now);
         // A kubelet stops all containers that it must stop before it starts any. Until then it reports waiting
         // containers as they were with their new images.
-        let settles = self.observed.settles(pod);
-        let soon = self.observed.memory.restored_since.is_some_and(|since| since.after(settles) > self.now);
+        let limit = self.observed.settle_time(pod);
+        let soon = self.observed.memory.restored_since.is_some_and(|since| since.after(limit) > self.now);
         let mut containers = self.observed.update.status.containers.iter();
         let stops = containers.any(|c| runs_new(c, pod) || (soon && self.observed.runs_yet(c, pod)));
-        if !told || pod.unseen() || stops {
+        if !reported || pod.unseen() || stops {
             return None;
         }
         let mut status = self.observed.update.status.clone();

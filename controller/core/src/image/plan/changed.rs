@@ -6,61 +6,61 @@ use pitstop_api::image_update::{Phase, PodImageUpdateStatus};
 
 use super::{Plan, Planner};
 use crate::deed::Deed;
-use crate::image::judge::{Place, Progress, STALE, progress, running};
+use crate::image::judge::{Progress, STALE, SpecImages, progress, running};
 use crate::image::status::{self, End, Wait, ended};
 use crate::plan::Urgency;
 use crate::pod::{Container, Pod};
 use crate::time::{Mono, earliest, seconds};
 
 /// How far the new containers are, together.
-enum Judged {
+enum PodProgress {
     Ready,
     Waits(Wait),
     /// This container was ready and no longer is by its kubelet's report, which may pass until then.
-    Lost(String, Mono),
+    Unready(String, Mono),
     Bad(End),
 }
 
 /// How long the Pod's status may lag behind a probe.
-const SHOWN: Duration = Duration::from_secs(2);
+const PROBE_LAG: Duration = Duration::from_secs(2);
 /// The longest wait for probes.
 const LONGEST: Duration = Duration::from_mins(1);
 
 impl Planner<'_> {
     /// Plans by the first rule that applies.
-    pub(super) fn changes(&self, pod: &Pod, place: &Place) -> Plan {
+    pub(super) fn changes(&self, pod: &Pod, in_spec: &SpecImages) -> Plan {
         let update = self.observed.update;
         let (expired, deadline) = self.deadline();
         let plan = if update.spec.cancel {
             self.fails(pod, &End::new(Phase::Cancelled, status::CANCELLED, "cancelled"))
         } else if expired {
             self.fails(pod, &self.late())
-        } else if *place == Place::Written {
+        } else if *in_spec == SpecImages::Written {
             self.follows(pod)
         } else {
-            self.writes(pod, place)
+            self.writes(pod, in_spec)
         };
         Plan { wake_at: earliest(deadline, plan.wake_at), ..plan }
     }
 
     /// Gives the Pod its new images.
-    fn writes(&self, pod: &Pod, place: &Place) -> Plan {
+    fn writes(&self, pod: &Pod, in_spec: &SpecImages) -> Plan {
         if let Some(end) = self.refused() {
             return self.fails(pod, &end);
         }
         // A kubelet may report a gate that was open for a moment only after another request has closed it again.
         if let Err((wait, at)) = self.drained(pod)
-            && *place == Place::Before
+            && *in_spec == SpecImages::Before
             && self.observed.writing.is_empty()
         {
-            let plan = self.told(&wait, Urgency::Later);
+            let plan = self.wait_for(&wait, Urgency::Later);
             return Plan { orders: self.orders(pod), wake_at: at, ..plan };
         }
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
         // A dry run under way is answered first.
         let deed = self.observed.deed.filter(|deed| matches!(deed, Deed::TryImages { .. })).cloned();
         let images = if deed.is_some() { Vec::new() } else { self.images(pod, |c| &c.written) };
-        Plan { images, deed, orders: self.orders(pod), ..self.told(&wait, Urgency::Later) }
+        Plan { images, deed, orders: self.orders(pod), ..self.wait_for(&wait, Urgency::Later) }
     }
 
     /// The Pod has its new images.
@@ -74,16 +74,16 @@ impl Planner<'_> {
             let running = in_pod.and_then(|in_pod| running(self.observed, container, in_pod));
             container.running = running.or(container.running.take());
         }
-        match self.judged(pod) {
-            Judged::Bad(end) => self.fails(pod, &end),
-            Judged::Waits(wait) => self.awaits(pod, status, &wait),
-            Judged::Lost(name, until) => {
+        match self.pod_progress(pod) {
+            PodProgress::Bad(end) => self.fails(pod, &end),
+            PodProgress::Waits(wait) => self.awaits(pod, status, &wait),
+            PodProgress::Unready(name, until) => {
                 let text = format!("the new container {name} is no longer ready; waits for its next probe");
                 let wait = Wait::new(Phase::Observing, status::OBSERVING, text);
                 let plan = self.waiting(status, &wait, Urgency::Later);
                 Plan { orders: self.orders(pod), wake_at: Some(until), ..plan }
             }
-            Judged::Ready => {
+            PodProgress::Ready => {
                 status.gap_milliseconds = status.gap_milliseconds.or(self.observed.memory.gap);
                 self.observe(pod, status)
             }
@@ -102,7 +102,7 @@ impl Planner<'_> {
             let text = format!("not ready within {limit} s (readyTimeoutSeconds): {}", wait.message);
             return self.fails(pod, &End::bad(status::NOT_READY, text));
         }
-        let looks = [STALE, self.observed.settles(pod)].map(|pause| written.map(|since| since.after(pause)));
+        let looks = [STALE, self.observed.settle_time(pod)].map(|pause| written.map(|at| at.after(pause)));
         let next = looks.into_iter().flatten().filter(|at| *at > self.now).min();
         let plan = self.waiting(status, wait, Urgency::Later);
         Plan { orders: self.orders(pod), wake_at: earliest(until, next), ..plan }
@@ -114,14 +114,10 @@ impl Planner<'_> {
         let observe = update.spec.observe();
         let until = self.observed.memory.ready_since.map(|since| since.after(seconds(observe)));
         if until.is_some_and(|until| until <= self.now) {
-            let end =
-                End::new(Phase::Succeeded, status::UPDATED, status::changes(update, &status.containers));
-            let ended = ended(self.observed, &end, self.wall);
-            let ended = PodImageUpdateStatus {
-                containers: status.containers,
-                gap_milliseconds: status.gap_milliseconds,
-                ..ended
-            };
+            let text = status::changes(update, &status.containers);
+            let ended = ended(self.observed, &End::new(Phase::Succeeded, status::UPDATED, text), self.wall);
+            let PodImageUpdateStatus { containers, gap_milliseconds, .. } = status;
+            let ended = PodImageUpdateStatus { containers, gap_milliseconds, ..ended };
             return self.with_status(ended, Urgency::Now);
         }
         let text = format!("the new containers are ready, and are watched for {observe} s (observeSeconds)");
@@ -130,30 +126,30 @@ impl Planner<'_> {
     }
 
     /// How far the new containers are, together.
-    fn judged(&self, pod: &Pod) -> Judged {
+    fn pod_progress(&self, pod: &Pod) -> PodProgress {
         let update = self.observed.update;
         let watched = update.is_watched() && !self.observed.memory.node.settles();
-        let (mut waits, mut lost) = (None, None);
+        let (mut waits, mut unready) = (None, None);
         for status in &update.status.containers {
             let Some(container) = pod.container(&status.name) else { continue };
             let name = &status.name;
             let wait = match progress(self.observed, status, container) {
                 Progress::Ready => continue,
-                Progress::Bad(end) => return Judged::Bad(end),
+                Progress::Bad(end) => return PodProgress::Bad(end),
                 Progress::Unready if watched => {
-                    if let Some(until) = self.may_pass(container) {
-                        lost.get_or_insert((name, until));
+                    if let Some(until) = self.unready_until(container) {
+                        unready.get_or_insert((name, until));
                         continue;
                     }
                     let text = format!("the new container {name} is no longer ready");
-                    return Judged::Bad(End::bad(status::NOT_READY, text));
+                    return PodProgress::Bad(End::bad(status::NOT_READY, text));
                 }
                 Progress::Unready => Wait::new(
                     Phase::Updating,
                     status::UNREADY,
                     format!("waits for the new container {name} to be ready"),
                 ),
-                Progress::Untold => {
+                Progress::Unattested => {
                     let text = format!("waits for the node's daemon to report the image of container {name}");
                     Wait::new(Phase::Updating, status::ATTESTING, text)
                 }
@@ -161,18 +157,18 @@ impl Planner<'_> {
             };
             waits.get_or_insert(wait);
         }
-        match (waits, lost) {
-            (Some(wait), _) => Judged::Waits(wait),
-            (None, Some((name, until))) => Judged::Lost(name.clone(), until),
-            (None, None) => Judged::Ready,
+        match (waits, unready) {
+            (Some(wait), _) => PodProgress::Waits(wait),
+            (None, Some((name, until))) => PodProgress::Unready(name.clone(), until),
+            (None, None) => PodProgress::Ready,
         }
     }
 
     /// Until when a container that was ready may be not ready: a restarted kubelet knows of no probe yet, and sometimes
     /// reports that (seen on 1.36). Counted from the first time, so that a flapping container fails.
-    fn may_pass(&self, container: &Container) -> Option<Mono> {
+    fn unready_until(&self, container: &Container) -> Option<Mono> {
         let probes = Duration::from_secs(container.probe_seconds.into()).min(LONGEST);
-        let until = self.observed.memory.lost_at?.after(probes.saturating_add(SHOWN));
+        let until = self.observed.memory.unready_since?.after(probes.saturating_add(PROBE_LAG));
         (until > self.now && container.probe_seconds > 0).then_some(until)
     }
 }

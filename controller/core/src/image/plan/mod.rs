@@ -17,20 +17,20 @@ use pitstop_api::condition::{self, ConditionStatus};
 use pitstop_api::image_update::{ContainerStatus, Phase, PodImageUpdateStatus, conditions, validate};
 
 use self::pull::Pulling;
-use super::judge::{Place, place};
+use super::judge::{SpecImages, spec_images};
 use super::kind::keeps_unaccepted;
 use super::observe::Observed;
-use super::resolve::{asked, change, changes, now, resolve, written};
+use super::resolve::{asked, change, changes, resolve, snapshot, written};
 use super::status::{self, End, Wait, accepted, ended, waits};
-use crate::before::{self, Before};
+use crate::blocker::{self, Blocker};
 use crate::change::ImageChange;
 use crate::config::Config;
 use crate::deed::Deed;
 use crate::kind::Kind as _;
 use crate::lifecycle;
-use crate::look::Missing;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::Pod;
+use crate::pod_check::Missing;
 use crate::time::{Mono, earliest};
 
 /// What one update needs.
@@ -53,7 +53,7 @@ pub fn plan(wall: DateTime<Utc>, config: &Config, observed: &Observed<'_>) -> Pl
     } else {
         planner.follow()
     };
-    planner.tidied(plan)
+    planner.with_puller_deleted(plan)
 }
 
 struct Planner<'a> {
@@ -82,9 +82,9 @@ impl Planner<'_> {
             return self.end(&overdue("it was not accepted"));
         }
         if let Some(ahead) = self.observed.ahead.as_ref().filter(|ahead| keeps_unaccepted(ahead)) {
-            let wait = self.queued(Phase::Pending, &ahead.by);
+            let wait = self.queued(Phase::Pending, &ahead.blocker);
             let urgency = if ahead.crowded { Urgency::Later } else { Urgency::Now };
-            return Plan { wake_at: deadline, ..self.told(&wait, urgency) };
+            return Plan { wake_at: deadline, ..self.wait_for(&wait, urgency) };
         }
         // During a write of the Pod's images, the images noted here would soon be outdated.
         if self.observed.written_now {
@@ -144,7 +144,7 @@ impl Planner<'_> {
         let phase = self.observed.update.status.phase.unwrap_or(Phase::Pending);
         let wait =
             Wait::new(phase, status::CHECKING, "asks the API server whether it would store the change");
-        Some(Plan { deed: Some(deed), ..self.told(&wait, Urgency::Later) })
+        Some(Plan { deed: Some(deed), ..self.wait_for(&wait, Urgency::Later) })
     }
 
     /// Asks the API server whether it would store these images, unless it has just said so.
@@ -160,16 +160,16 @@ impl Planner<'_> {
         let Some(pod) = self.observed.pod.filter(|pod| update.is_for(pod) && !pod.gone()) else {
             return self.follow_no_pod();
         };
-        let place = place(update, pod);
-        if let Place::Other(container) = &place {
+        let in_spec = spec_images(update, pod);
+        if let SpecImages::Other(container) = &in_spec {
             let text = format!("another client changed the image of container {container}; its change stays");
             return self.end(&End::failed(status::SUPERSEDED, text));
         }
         if let Some(restoring) = &update.status.restoring {
-            return self.restore(pod, &place, restoring);
+            return self.restore(pod, &in_spec, restoring);
         }
         if update.changes() {
-            return self.changes(pod, &place);
+            return self.changes(pod, &in_spec);
         }
         self.prepare(pod)
     }
@@ -217,16 +217,16 @@ impl Planner<'_> {
     fn begin(&self, pod: &Pod, mut status: PodImageUpdateStatus) -> Plan {
         let update = self.observed.update;
         let orders = self.orders(pod);
-        let stands = |status, wait: &Wait, urgency| Plan {
+        let waiting = |status, wait: &Wait, urgency| Plan {
             orders: orders.clone(),
             ..self.waiting(status, wait, urgency)
         };
         if update.suspended() {
             let wait = Wait::new(Phase::Pulled, status::SUSPENDED, "waits until spec.suspend is false");
-            return stands(status, &wait, Urgency::Now);
+            return waiting(status, &wait, Urgency::Now);
         }
         if let Some(by) = self.goes_first().filter(|_| !update.drains()) {
-            return stands(status, &self.queued(Phase::Pulled, &by), Urgency::Now);
+            return waiting(status, &self.queued(Phase::Pulled, &by), Urgency::Now);
         }
         if let Some(grace) = update.spec.unready_grace_period_seconds {
             if !update.drains() {
@@ -234,12 +234,12 @@ impl Planner<'_> {
             }
             if let Err((wait, at)) = self.drained(pod) {
                 let urgency = if update.drains() { Urgency::Later } else { Urgency::Now };
-                return Plan { wake_at: at, ..stands(status, &wait, urgency) };
+                return Plan { wake_at: at, ..waiting(status, &wait, urgency) };
             }
             status::drained(&mut status, update, grace, self.wall);
         }
         for container in &mut status.containers {
-            container.before = pod.container(&container.name).map_or(container.before.clone(), now);
+            container.before = pod.container(&container.name).map_or(container.before.clone(), snapshot);
             let wanted = update.spec.containers.iter().find(|wanted| wanted.name == container.name);
             let digest = container.pulled.as_ref().map(|pulled| pulled.digest.as_str());
             let digest = digest.filter(|digest| !digest.is_empty());
@@ -250,7 +250,7 @@ impl Planner<'_> {
         let wait = Wait::new(Phase::Updating, status::WRITING, "sends the change to the API server");
         // While they are stored, a second dry run is made: with the digest, and some time after the first.
         let deed = self.tries(pod, written);
-        Plan { deed, ..stands(status, &wait, Urgency::Now) }
+        Plan { deed, ..waiting(status, &wait, Urgency::Now) }
     }
 
     /// Succeeds if the Pod has been out of service for long enough. The error has the wait, and when to look again.
@@ -261,16 +261,17 @@ impl Planner<'_> {
     }
 
     /// What goes first, once the node has the images: requests that do something to the Pod, and earlier updates of it.
-    fn goes_first(&self) -> Option<Before> {
-        let ahead = self.observed.ahead.as_ref().map(|ahead| ahead.by.clone());
-        ahead.or_else(|| self.observed.earlier.clone().map(Before::Request))
+    fn goes_first(&self) -> Option<Blocker> {
+        let ahead = self.observed.ahead.as_ref().map(|ahead| ahead.blocker.clone());
+        ahead.or_else(|| self.observed.earlier.clone().map(Blocker::Request))
     }
 
     /// The wait for its turn.
-    fn queued(&self, phase: Phase, by: &Before) -> Wait {
+    fn queued(&self, phase: Phase, blocker: &Blocker) -> Wait {
         let status = &self.observed.update.status;
-        let told = before::told(&status.conditions, by.reason()).filter(|_| status.phase == Some(phase));
-        Wait::new(phase, by.reason(), told.map_or_else(|| by.to_string(), str::to_owned))
+        let stored = blocker::stored_message(&status.conditions, blocker.reason());
+        let stored = stored.filter(|_| status.phase == Some(phase));
+        Wait::new(phase, blocker.reason(), stored.map_or_else(|| blocker.to_string(), str::to_owned))
     }
 
     /// The changes that give each container the image that `of` names.
@@ -301,7 +302,7 @@ impl Planner<'_> {
 
     /// The watch does not show the Pod: ends the request once the API server says the same.
     fn without_pod(&self, deadline: Option<Mono>) -> Plan {
-        let (read, at) = match self.observed.look.missing(self.now) {
+        let (read, at) = match self.observed.pod_check.missing(self.now) {
             Missing::Gone => return self.end(&self.pod_gone()),
             _ if deadline.is_some_and(|at| at <= self.now) => {
                 return self.end(&overdue(
@@ -326,7 +327,7 @@ impl Planner<'_> {
         if !self.observed.writing.is_empty() || self.observed.deed.is_some() {
             return self.unsure();
         }
-        if let Some(plan) = self.sweeps() {
+        if let Some(plan) = self.delete_puller() {
             return plan;
         }
         let mut status = ended(self.observed, end, self.wall);
@@ -363,7 +364,7 @@ impl Planner<'_> {
     /// The end of a request whose deadline has passed.
     fn late(&self) -> End {
         let waited = condition::find(&self.observed.update.status.conditions, conditions::COMPLETE);
-        let waited = waited.filter(|told| told.status != ConditionStatus::True);
+        let waited = waited.filter(|complete| complete.status != ConditionStatus::True);
         overdue(waited.map_or("it was not done", |waited| &waited.message))
     }
 
@@ -380,7 +381,7 @@ impl Planner<'_> {
     }
 
     /// Writes what the request waits for.
-    fn told(&self, wait: &Wait, urgency: Urgency) -> Plan {
+    fn wait_for(&self, wait: &Wait, urgency: Urgency) -> Plan {
         self.waiting(self.observed.update.status.clone(), wait, urgency)
     }
 

@@ -86,13 +86,13 @@ impl Planner<'_> {
         if let Some((wait, at)) = waits.or(pulls) {
             return Err(Pulling::waits(wait, at));
         }
-        let Some(told) = unauthorized else { return Ok(missing) };
+        let Some(daemon_end) = unauthorized else { return Ok(missing) };
         match self.by_puller(pod, &needs) {
             Ok(waits) => Err(waits),
             Err(end) => {
-                // If no puller Pod has tried, the daemon's reason stands.
-                let reason = if end.reason == status::CANNOT_PROVE { told.reason } else { end.reason };
-                let end = End { reason, message: format!("{}; {}", told.message, end.message), ..end };
+                // If no puller Pod has tried, the daemon's reason counts.
+                let reason = if end.reason == status::CANNOT_PROVE { daemon_end.reason } else { end.reason };
+                let end = End { reason, message: format!("{}; {}", daemon_end.message, end.message), ..end };
                 if policy == Pull::IfPossible {
                     return Ok(missing.or(Some(end.message)));
                 }
@@ -109,7 +109,7 @@ impl Planner<'_> {
         }
         if self.observed.memory.crowded_since.is_some() {
             let text = "waits for a place in the order book of the node";
-            return Ok((Wait::new(Phase::Pulling, status::PLACE, text), None));
+            return Ok((Wait::new(Phase::Pulling, status::BOOK_FULL, text), None));
         }
         let until =
             self.observed.memory.unanswered_since.map(|since| since.after(self.config.daemon_silent_after));

@@ -37,7 +37,7 @@ impl Planner<'_> {
                 format!("Pod {name} has the name of its puller Pod, but another owner: make another request");
             return Err(End::failed(status::CANNOT_PROVE, text));
         }
-        if memory.goes(shown) {
+        if memory.is_deleting(shown) {
             return Ok(waits(format!("waits for the old puller Pod {name} to be gone"), None));
         }
         if needs.iter().any(|container| shown.container(&container.name).is_none()) {
@@ -61,8 +61,8 @@ impl Planner<'_> {
         };
         Puller {
             key: puller::key(&update.key, &update.uid),
-            of: pod.key.clone(),
-            of_uid: pod.uid.clone(),
+            lender: pod.key.clone(),
+            lender_uid: pod.uid.clone(),
             node: pod.node.clone().unwrap_or_default(),
             limit: update.spec.pull_timeout().clamp(1, MAX_LIMIT),
             images: needs.iter().filter_map(image).collect(),
@@ -77,10 +77,10 @@ impl Planner<'_> {
     }
 
     /// Before the end of the request: deletes its puller Pod, and waits until that is seen.
-    pub(super) fn sweeps(&self) -> Option<Plan> {
+    pub(super) fn delete_puller(&self) -> Option<Plan> {
         let memory = &self.observed.memory.puller;
         if let Some(pod) = self.leftover() {
-            let deed = (!memory.goes(pod)).then(|| delete(pod));
+            let deed = (!memory.is_deleting(pod)).then(|| delete(pod));
             return Some(Plan { deed, ..self.unsure() });
         }
         let at: Mono = memory.awaited_since?.after(LAG);
@@ -88,9 +88,9 @@ impl Planner<'_> {
     }
 
     /// The plan, with the deletion of a puller Pod that nothing needs any more.
-    pub(super) fn tidied(&self, plan: Plan) -> Plan {
-        let left =
-            self.leftover().filter(|pod| plan.deed.is_none() && !self.observed.memory.puller.goes(pod));
+    pub(super) fn with_puller_deleted(&self, plan: Plan) -> Plan {
+        let memory = &self.observed.memory.puller;
+        let left = self.leftover().filter(|pod| plan.deed.is_none() && !memory.is_deleting(pod));
         match left.filter(|_| !self.needs_puller()) {
             Some(pod) => Plan { deed: Some(delete(pod)), ..plan },
             None => plan,

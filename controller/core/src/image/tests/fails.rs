@@ -4,7 +4,7 @@ use super::*;
 
 /// What the kubelet shows when the old image is back.
 fn back(world: &mut World) {
-    world.sees(|status| {
+    world.show(|status| {
         status.container_id = id(3);
         status.image_id = format!("registry.example.com/shop/web@{OLD}");
         status.restart_count += 1;
@@ -42,7 +42,7 @@ fn what_does_badly_gets_the_old_image_back_at_once() {
     ];
     for (reason, bad) in all {
         let mut world = World::changed(&json!({}));
-        world.sees(|status| {
+        world.show(|status| {
             status.image_id = format!("registry.example.com/shop/web@{NEW}");
             bad(status);
         });
@@ -72,7 +72,7 @@ fn what_is_ready_and_then_not_goes_back() {
     world.starts(true);
     world.runs("config-2");
     assert_eq!(world.phase(), Phase::Observing);
-    world.sees(|status| status.ready = false);
+    world.show(|status| status.ready = false);
     assert_eq!(world.phase(), Phase::RollingBack);
 }
 
@@ -85,7 +85,7 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
         world.starts(true);
         world.runs("config-2");
         world.pass(20);
-        world.sees(|status| status.ready = false);
+        world.show(|status| status.ready = false);
         world.pass(11);
         assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
         world
@@ -95,23 +95,23 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
     assert_eq!(world.phase(), Phase::RollingBack);
     // It is watched anew once it is ready again; a flapping container fails.
     let mut world = watched();
-    world.sees(|status| status.ready = true);
+    world.show(|status| status.ready = true);
     world.pass(59);
     assert_eq!(world.phase(), Phase::Observing);
     world.pass(1);
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
     let mut world = watched();
-    world.sees(|status| status.ready = true);
+    world.show(|status| status.ready = true);
     world.pass(1);
-    world.sees(|status| status.ready = false);
+    world.show(|status| status.ready = false);
     assert_eq!(world.phase(), Phase::RollingBack);
     // After a while of readiness, one more loss counts separately: the kubelet has restarted.
     let mut world = watched();
     for expected in [Phase::Observing, Phase::RollingBack] {
-        world.sees(|status| status.ready = true);
+        world.show(|status| status.ready = true);
         world.pass(20);
         assert_eq!(world.phase(), Phase::Observing);
-        world.sees(|status| status.ready = false);
+        world.show(|status| status.ready = false);
         assert_eq!(world.phase(), expected);
     }
 }
@@ -120,7 +120,7 @@ fn what_is_not_told_to_be_ready_until_its_next_probe_is_not_blamed() {
 fn what_runs_something_else_than_was_pulled_goes_back() {
     let mut world = World::changed(&json!({}));
     world.starts(false);
-    world.sees(|status| {
+    world.show(|status| {
         status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
         status.ready = true;
     });
@@ -133,7 +133,7 @@ fn what_runs_something_else_than_was_pulled_goes_back() {
 #[test]
 fn an_image_that_is_to_stay_stays() {
     let mut world = World::changed(&json!({"rollbackOnFailure": false}));
-    world.sees(crashes);
+    world.show(crashes);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "CrashLoopBackOff"));
     assert!(world.image().contains(":v2@"));
 }
@@ -159,7 +159,7 @@ fn who_cancels_in_the_midst_gets_the_old_image_back() {
 #[test]
 fn old_images_that_do_not_come_back_are_told() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 20}));
-    world.sees(crashes);
+    world.show(crashes);
     world.pass(19);
     assert_eq!(world.phase(), Phase::RollingBack);
     world.pass(1);
@@ -211,11 +211,11 @@ fn a_pod_that_is_gone_ends_the_request() {
 #[test]
 fn a_new_image_is_not_blamed_for_what_was_so_before() {
     let mut world = World::new(&json!({}));
-    world.sees(|status| (status.state, status.ready) = (waits("CrashLoopBackOff"), false));
+    world.show(|status| (status.state, status.ready) = (waits("CrashLoopBackOff"), false));
     world.pulled();
     world.pass(100);
     assert_eq!(world.phase(), Phase::Updating, "the old one crashes: a new image may be the cure");
-    world.sees(|status| status.state = waits("ImagePullBackOff"));
+    world.show(|status| status.state = waits("ImagePullBackOff"));
     assert_eq!((world.phase(), world.reason()), (Phase::RollingBack, "RollingBack"));
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "ImagePullBackOff");
 }
@@ -223,7 +223,7 @@ fn a_new_image_is_not_blamed_for_what_was_so_before() {
 /// Accepted, pulled and changed, in a Pod whose containers had restarted before.
 fn changed_after_a_restart(spec: &Value) -> World {
     let mut world = World::new(spec);
-    world.sees(|status| status.restart_count = 1);
+    world.show(|status| status.restart_count = 1);
     world.pulled();
     assert_eq!(world.phase(), Phase::Updating, "{:#?}", world.update.status);
     world
@@ -233,7 +233,7 @@ fn changed_after_a_restart(spec: &Value) -> World {
 #[test]
 fn old_images_that_are_in_back_off_get_other_strings() {
     let mut world = changed_after_a_restart(&json!({}));
-    world.sees(crashes);
+    world.show(crashes);
     let web = "registry.example.com/shop/web";
     assert_eq!(world.image(), format!("{web}:v1"));
     for way in [
@@ -243,7 +243,7 @@ fn old_images_that_are_in_back_off_get_other_strings() {
         format!("{web}:back@{OLD}"),
     ] {
         world.pass(1);
-        assert_ne!(world.image(), way, "what is told may be of the new image");
+        assert_ne!(world.image(), way, "the report may be about the new image");
         world.pass(1);
         assert_eq!((world.image(), world.phase()), (way.as_str(), Phase::RollingBack));
     }
@@ -259,7 +259,7 @@ fn what_waits_for_another_container_to_end_gets_no_other_string() {
     let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
     let mut world = World::new(&both);
     world.pod.as_mut().unwrap().containers.push(container("sidecar"));
-    world.sees(|status| status.restart_count = 1);
+    world.show(|status| status.restart_count = 1);
     world.pulled();
     world.starts(true);
     crashes(world.pod.as_mut().unwrap().containers[0].status.as_mut().unwrap());
@@ -281,7 +281,7 @@ fn what_waits_for_the_same_image_to_end_gets_no_other_string() {
     let both = json!({"containers": [{"name": "app", "image": image}, {"name": "sidecar", "image": image}]});
     let mut world = World::new(&both);
     world.pod.as_mut().unwrap().containers.push(container("sidecar"));
-    world.sees(|status| status.restart_count = 1);
+    world.show(|status| status.restart_count = 1);
     world.pulled();
     world.starts(true);
     let containers = &mut world.pod.as_mut().unwrap().containers;
@@ -300,7 +300,7 @@ fn what_waits_for_the_same_image_to_end_gets_no_other_string() {
 #[test]
 fn an_old_image_that_was_never_restarted_needs_no_other_string() {
     let mut world = World::changed(&json!({}));
-    world.sees(crashes);
+    world.show(crashes);
     world.pass(60);
     assert_eq!((world.phase(), world.image()), (Phase::RollingBack, "registry.example.com/shop/web:v1"));
     back(&mut world);
@@ -314,7 +314,7 @@ fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     let by_another_string = |spec: Value| {
         let mut world = changed_after_a_restart(&spec);
         world.pod.as_mut().unwrap().grace_seconds = Some(30);
-        world.sees(crashes);
+        world.show(crashes);
         world.pass(2);
         assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
         back(&mut world);
@@ -323,7 +323,7 @@ fn old_images_that_get_other_strings_are_back_once_no_stop_can_follow() {
     let mut world = by_another_string(json!({}));
     world.pass(34);
     assert_eq!(world.phase(), Phase::RollingBack);
-    world.sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
+    world.show(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
     world.pass(1);
     assert_eq!(world.phase(), Phase::RollingBack);
     back(&mut world);
@@ -345,7 +345,7 @@ fn an_old_image_that_can_only_be_started_by_the_last_string_is_back_at_once() {
     };
     let mut world = changed_after_a_restart(&json!({}));
     world.pod.as_mut().unwrap().generation = Some(2);
-    world.sees(crashes);
+    world.show(crashes);
     observes(&mut world);
     world.pass(2);
     assert!(world.image().ends_with(&format!("v1@{OLD}")), "{}", world.image());
@@ -354,7 +354,7 @@ fn an_old_image_that_can_only_be_started_by_the_last_string_is_back_at_once() {
     observes(&mut world);
     world.pass(1);
     assert_eq!(world.phase(), Phase::RollingBack);
-    world.sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
+    world.show(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 0 }, false));
     assert_eq!(world.phase(), Phase::RollingBack);
     back(&mut world);
     assert_eq!((world.phase(), world.reason()), (Phase::RolledBack, "CrashLoopBackOff"));

@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 use super::observe::{ImageUpdate, Memory, Observed};
 use super::{Plan, plan};
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::{ImageChange, Named};
 use crate::config::Config;
 use crate::deed::{Deed, Done};
-use crate::key::{KindId, ObjectKey};
+use crate::key::ObjectKey;
 use crate::kind::Ahead;
-use crate::look::{Found, Look};
 use crate::nodework::OrderView;
 use crate::plan::Urgency;
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
+use crate::pod_check::{Found, PodCheck};
 use crate::time::Mono;
 
 const OLD: &str = "sha256:1111111111111111111111111111111111111111111111111111111111111111";
@@ -104,7 +104,7 @@ struct World {
     wrote: Vec<bool>,
     /// The API server's answer about the node.
     node: Done,
-    look: Look,
+    pod_check: PodCheck,
     memory: Memory,
     wake_at: Option<Mono>,
     /// Writes that only report a wait are skipped: the wait is over before.
@@ -134,7 +134,7 @@ impl World {
             proven: Vec::new(),
             wrote: Vec::new(),
             node: Done::Effected,
-            look: Look::default(),
+            pod_check: PodCheck::default(),
             memory: Memory::new(Mono(0)),
             wake_at: None,
             quick: false,
@@ -167,7 +167,7 @@ impl World {
             writing: &[],
             written_now: false,
             deed: self.doing.as_ref(),
-            look: &self.look,
+            pod_check: &self.pod_check,
             memory: &self.memory,
         };
         plan(DateTime::UNIX_EPOCH, &Config::default(), &observed)
@@ -194,8 +194,8 @@ impl World {
             return !matches!(deed, Deed::AskNode(_)) || self.memory != before;
         }
         if read.is_some() {
-            self.look.begin();
-            self.look.answered(self.now, Found::Gone);
+            self.pod_check.begin();
+            self.pod_check.answered(self.now, Found::Gone);
             return true;
         }
         if !images.is_empty() {
@@ -270,12 +270,12 @@ impl World {
     }
 
     fn answer(&mut self, state: AnswerState, reason: Option<AnswerReason>, image: Option<&ImageAnswer>) {
-        self.says(state, reason, image);
+        self.set_answers(state, reason, image);
         self.settle();
     }
 
     /// The daemon's answer to all orders.
-    fn says(&mut self, state: AnswerState, reason: Option<AnswerReason>, image: Option<&ImageAnswer>) {
+    fn set_answers(&mut self, state: AnswerState, reason: Option<AnswerReason>, image: Option<&ImageAnswer>) {
         self.answers = self
             .orders
             .iter()
@@ -306,7 +306,7 @@ impl World {
 
     /// The kubelet has stopped the old container and started the new one.
     fn starts(&mut self, ready: bool) {
-        self.sees(|status| {
+        self.show(|status| {
             status.container_id = id(2);
             status.image_id = format!("registry.example.com/shop/web@{NEW}");
             status.restart_count += 1;
@@ -314,7 +314,7 @@ impl World {
         });
     }
 
-    fn sees(&mut self, change: impl Fn(&mut ContainerStatus)) {
+    fn show(&mut self, change: impl Fn(&mut ContainerStatus)) {
         for container in &mut self.pod.as_mut().unwrap().containers {
             change(container.status.as_mut().unwrap());
         }
@@ -368,11 +368,11 @@ fn an_image_is_pulled_then_written_then_watched() {
     world.starts(false);
     assert_eq!(world.phase(), Phase::Updating);
     world.now = Mono(world.now.0 + 1_500);
-    world.sees(|status| status.ready = true);
+    world.show(|status| status.ready = true);
     // The kubelet names the digest that the daemon has pulled.
     assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
     assert_eq!(world.update.status.gap_milliseconds, Some(1_500));
-    assert!(world.orders.is_empty(), "nothing is left to be told");
+    assert!(world.orders.is_empty(), "nothing is left to order");
     world.pass(29);
     assert_eq!(world.phase(), Phase::Observing);
     world.pass(1);
@@ -385,7 +385,7 @@ fn an_image_is_pulled_then_written_then_watched() {
 fn where_the_kubelet_names_another_digest_the_daemons_word_is_waited_for() {
     let mut world = World::changed(&json!({}));
     world.starts(false);
-    world.sees(|status| {
+    world.show(|status| {
         status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
         status.ready = true;
     });
@@ -428,8 +428,8 @@ fn what_is_suspended_is_pulled_and_waits_for_as_long_as_it_is() {
 #[test]
 fn what_others_do_to_the_pod_keeps_it_from_changing_and_not_from_pulling() {
     let mut world = World::new(&json!({}));
-    let by = Before::Request(Named { kind: KindId::new("PodResize"), key: ObjectKey::new("shop", "grow") });
-    let ahead = Ahead { by, until: None, has_pod: true, crowded: false };
+    let blocker = Blocker::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "grow") });
+    let ahead = Ahead { blocker, until: None, has_pod: true, crowded: false };
     world.ahead = Some(ahead.clone());
     world.settle();
     world.pulled();
@@ -443,16 +443,16 @@ fn what_others_do_to_the_pod_keeps_it_from_changing_and_not_from_pulling() {
     assert_eq!(world.phase(), Phase::Updating);
     // It waits for an earlier one of its own kind before anything begins.
     let mut world = World::new(&json!({}));
-    let by = Before::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "first") });
-    world.ahead = Some(Ahead { by, ..ahead });
+    let blocker = Blocker::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "first") });
+    world.ahead = Some(Ahead { blocker, ..ahead });
     world.settle();
     assert_eq!((world.phase(), world.reason(), world.orders.len()), (Phase::Pending, "Queued", 0));
     // Each end of an earlier one changes the head of the queue. Waiting requests do not write that.
-    let told = world.update.status.clone();
-    let by = Before::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "second") });
-    world.ahead = world.ahead.take().map(|ahead| Ahead { by, ..ahead });
+    let before = world.update.status.clone();
+    let blocker = Blocker::Request(Named { kind: super::ID, key: ObjectKey::new("shop", "second") });
+    world.ahead = world.ahead.take().map(|ahead| Ahead { blocker, ..ahead });
     world.settle();
-    assert_eq!(world.update.status, told);
+    assert_eq!(world.update.status, before);
 }
 
 #[test]

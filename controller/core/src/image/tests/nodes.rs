@@ -62,10 +62,10 @@ fn a_container_that_is_not_ready_when_its_node_is_back_has_the_whole_time() {
     late.update.spec = world.update.spec.clone();
     late.pass(1);
     assert_eq!((late.phase(), late.reason()), (Phase::RollingBack, "RollingBack"));
-    world.sees(|status| status.ready = true);
+    world.show(|status| status.ready = true);
     assert_eq!(world.phase(), Phase::Observing);
     // From now on the image is blamed again.
-    world.sees(|status| status.ready = false);
+    world.show(|status| status.ready = false);
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "NotReady");
 }
 
@@ -88,9 +88,9 @@ fn what_restarts_with_its_node_is_not_blamed_and_what_restarts_once_more_is() {
             status.restart_count += 1;
         }
     };
-    world.sees(starts(3));
+    world.show(starts(3));
     assert_eq!(world.phase(), Phase::Observing);
-    world.sees(starts(4));
+    world.show(starts(4));
     assert_eq!(world.update.status.restoring.as_ref().unwrap().reason, "Restarted");
 }
 
@@ -139,7 +139,7 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
     world.starts(false);
     world.node = Done::Gone;
     world.pass(60);
-    world.sees(|status| status.ready = true);
+    world.show(|status| status.ready = true);
     world.runs("config-2");
     assert_eq!((world.phase(), world.reason()), (Phase::Observing, "Observing"));
     world.pass(5);
@@ -151,7 +151,7 @@ fn once_the_node_is_back_the_time_is_counted_anew() {
 fn what_was_ready_before_the_node_was_lost_does_not_bring_it_back() {
     let mut world = World::changed(&json!({"readyTimeoutSeconds": 60}));
     world.starts(false);
-    world.sees(|status| {
+    world.show(|status| {
         status.image_id = format!("registry.example.com/shop/web@sha256:{}", "ab".repeat(32));
         status.ready = true;
     });
@@ -174,7 +174,7 @@ fn what_ends_with_its_node_is_not_blamed_on_its_image() {
     for known in [false, true] {
         let mut world = watched(&json!({"observeSeconds": 30}));
         world.pass(20);
-        world.sees(|status| {
+        world.show(|status| {
             (status.state, status.ready) = (ContainerState::Terminated { exit_code: 255 }, false);
             status.lost = (!known).then_some(status.restart_count);
         });
@@ -183,7 +183,7 @@ fn what_ends_with_its_node_is_not_blamed_on_its_image() {
             continue;
         }
         assert_eq!((world.phase(), world.memory.node.outages()), (Phase::Updating, 1));
-        world.sees(|status| {
+        world.show(|status| {
             (status.state, status.container_id) = (ContainerState::Running, id(3));
             (status.restart_count, status.ready) = (status.restart_count + 1, true);
         });

@@ -32,7 +32,7 @@ fn what_the_node_is_known_to_have_its_daemon_is_not_asked_for() {
     // The other update may be gone by now.
     world.proven.clear();
     world.starts(true);
-    assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 0), "the kubelet tells what runs");
+    assert_eq!((world.phase(), world.orders.len()), (Phase::Observing, 0), "the kubelet reports what runs");
     world.pass(30);
     assert_eq!((world.phase(), world.reason()), (Phase::Succeeded, "Updated"));
 }
@@ -64,7 +64,7 @@ fn a_kubelet_that_tells_something_else_is_not_believed() {
     let mut world = World { proven: vec![("app".into(), pulled())], ..World::new(&pinned()) };
     world.settle();
     world.starts(true);
-    world.sees(|status| status.image_id = format!("registry.example.com/shop/web@{OLD}3"));
+    world.show(|status| status.image_id = format!("registry.example.com/shop/web@{OLD}3"));
     assert_eq!((world.phase(), world.order_ids()), (Phase::Updating, vec!["u-1/app/1"]));
 }
 
@@ -73,9 +73,9 @@ fn only_a_container_that_runs_on_the_node_what_was_pulled_there_is_a_proof() {
     let (request, pod) = (asked(&pinned()), web());
     let (update, runs) = other();
     let names = |request: &ImageUpdate, pod: &Pod, update: &ImageUpdate, runs: &Pod| {
-        proven(request, pod, (update, runs), true).has.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        proven(request, pod, (update, runs), true).images.into_iter().map(|pair| pair.0).collect::<Vec<_>>()
     };
-    let known = proven(&request, &pod, (&update, &runs), true).has;
+    let known = proven(&request, &pod, (&update, &runs), true).images;
     assert_eq!(known, [("app".to_owned(), Pulled { milliseconds: 0, present: true, ..pulled() })]);
     let none = Vec::<String>::new();
     let by_tag = asked(&json!({}));

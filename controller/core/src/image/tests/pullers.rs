@@ -5,7 +5,7 @@ use pitstop_api::nodework::PullPolicy;
 use super::*;
 use crate::deed::Puller;
 use crate::kind::Owner;
-use crate::pod::{Made, Told};
+use crate::pod::{Explanation, Made};
 
 /// The Pod as the watch shows it first.
 pub(super) fn pod(puller: &Puller) -> Pod {
@@ -77,7 +77,7 @@ fn the_kubelet_pulls_and_the_daemon_proves_it() {
     let mut world = refused(&json!({"pullTimeoutSeconds": 120}));
     let [Deed::Pull(made)] = &world.deeds[..] else { panic!("{:?}", world.deeds) };
     assert_eq!((made.key.namespace.as_str(), made.key.name.as_str()), ("shop", "pitstop-pull-u-1"));
-    assert_eq!((made.of_uid.as_str(), made.node.as_str(), made.limit), ("pod-1", "node1", 120));
+    assert_eq!((made.lender_uid.as_str(), made.node.as_str(), made.limit), ("pod-1", "node1", 120));
     assert_eq!(made.images[0].image, "registry.example.com/shop/web:v2");
     assert_eq!((world.phase(), world.reason()), (Phase::Pulling, "WaitingForPullerPod"));
     assert_eq!(world.order_ids(), ["u-1/app/1"]);
@@ -185,7 +185,7 @@ fn a_puller_pod_waits_for_the_daemons_word_on_every_container() {
 fn what_the_kubelet_cannot_pull_ends_the_request_without_the_pod() {
     let denied = "rpc error: code = Unknown desc = failed to pull: https://me:pass@r.example.com/v2/: 401 Unauthorized";
     let gone = "Back-off pulling image \"x\": ErrImagePull: rpc error: r/web:v9: not found";
-    for (reason, message, expected, said) in [
+    for (reason, message, expected, part) in [
         ("ErrImagePull", denied, "PullFailed", "401 Unauthorized"),
         ("ImagePullBackOff", gone, "PullFailed", "not found"),
         ("ErrImagePull", "write /x: no space left on device", "NoDiskRoom", "no space left"),
@@ -195,7 +195,7 @@ fn what_the_kubelet_cannot_pull_ends_the_request_without_the_pod() {
         world.kubelet("app", waiting(reason, message), "");
         assert_eq!((world.phase(), world.reason()), (Phase::Failed, expected), "{message}");
         let text = &world.update.status.message;
-        assert!(text.contains(said) && text.contains(reason) && !text.contains("pass"), "{text}");
+        assert!(text.contains(part) && text.contains(reason) && !text.contains("pass"), "{text}");
         assert!(text.contains("the daemon's words"), "{text}");
         assert_eq!((world.puller.as_ref(), world.makes(), world.deletes()), (None, 1, 1));
         assert_eq!(world.pod, Some(web()));
@@ -224,11 +224,12 @@ fn a_pod_that_the_kubelet_does_not_run_proves_nothing() {
         let mut world = refused(&json!({}));
         let pod = world.puller.as_mut().unwrap();
         pod.finished = true;
-        pod.made.as_mut().unwrap().ended = Told { reason: reason.into(), message: "no room for 1m".into() };
+        let ended = Explanation { reason: reason.into(), message: "no room for 1m".into() };
+        pod.made.as_mut().unwrap().ended = ended;
         world.settle();
         assert_eq!((world.phase(), world.reason(), world.deletes()), (Phase::Failed, expected, 1));
-        let told = world.update.status.message.contains("OutOfcpu: no room for 1m");
-        assert_eq!(told, reason == "OutOfcpu");
+        let reported = world.update.status.message.contains("OutOfcpu: no room for 1m");
+        assert_eq!(reported, reason == "OutOfcpu");
     }
 }
 

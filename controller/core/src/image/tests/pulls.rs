@@ -16,8 +16,8 @@ fn what_cannot_be_pulled_ends_the_request_and_the_pod_has_not_noticed() {
         world.answer(AnswerState::Failed, Some(reason), None);
         assert_eq!((world.phase(), world.reason()), (Phase::Failed, expected));
         assert!(world.update.status.message.contains("the daemon's words"));
-        let told = world.condition(conditions::PULLED);
-        assert_eq!((told.status, told.reason.as_str()), (ConditionStatus::False, expected));
+        let condition = world.condition(conditions::PULLED);
+        assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::False, expected));
         assert_eq!(world.pod, Some(web()));
         assert!(world.orders.is_empty());
     }
@@ -53,8 +53,8 @@ fn that_the_daemon_pulls_takes_no_write_of_the_status() {
     assert_eq!(world.condition(conditions::COMPLETE).message, asked);
     // A problem is reported, and its end.
     world.answer(AnswerState::Acknowledged, Some(AnswerReason::PullRetried), None);
-    let told = "the node pulls: container app: the daemon's words";
-    assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (told, before + 1));
+    let problem = "the node pulls: container app: the daemon's words";
+    assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (problem, before + 1));
     world.answer(AnswerState::Acknowledged, Some(AnswerReason::Pulling), None);
     assert_eq!((&*world.condition(conditions::COMPLETE).message, world.writes), (asked, before + 2));
 }
@@ -82,8 +82,8 @@ fn what_is_in_the_way_of_one_pull_is_told_beside_another_that_goes_on() {
     world.answer(AnswerState::Acknowledged, Some(AnswerReason::Pulling), None);
     world.answers[1].reason = Some(AnswerReason::PullRetried);
     world.settle();
-    let told = "the node pulls: container sidecar: the daemon's words";
-    assert_eq!(world.condition(conditions::COMPLETE).message, told);
+    let problem = "the node pulls: container sidecar: the daemon's words";
+    assert_eq!(world.condition(conditions::COMPLETE).message, problem);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn the_pull_is_left_to_the_kubelet_where_that_is_asked_for() {
 #[test]
 fn what_does_not_run_needs_no_proof() {
     let mut world = World::new(&json!({}));
-    world.sees(|status| {
+    world.show(|status| {
         status.container_id.clear();
         status.state = ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: String::new() };
     });

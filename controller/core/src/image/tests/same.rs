@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::image::kind::goes_before;
-use crate::kind::{At, Kind as _};
+use crate::kind::{Kind as _, WorkState};
 
 /// A strategic merge patch puts containers into its own order, which the API server refuses for a Pod.
 #[test]
@@ -59,7 +59,7 @@ fn the_api_server_is_asked_while_the_status_is_written_and_answers_before_what_f
         if pulled {
             world.settle();
             let image = ImageAnswer { pulled: Some(super::pulled()), running: None };
-            world.says(AnswerState::Done, None, Some(&image));
+            world.set_answers(AnswerState::Done, None, Some(&image));
         }
         let plan = world.plan();
         assert!(tries(&plan));
@@ -100,7 +100,7 @@ fn what_the_pod_has_already_is_no_reason_to_wait() {
     world.pulled();
     assert_eq!(world.phase(), Phase::Observing);
     // It is no longer ready: nothing was changed, so nothing is restored.
-    world.sees(|status| status.ready = false);
+    world.show(|status| status.ready = false);
     assert_eq!((world.phase(), world.reason()), (Phase::Failed, "NotReady"));
     let mut world = World { pod: pod("config-1".into()), ..World::new(&json!({})) };
     world.settle();
@@ -166,7 +166,7 @@ fn one_that_has_it_already_waits_for_the_one_that_gets_it() {
 }
 
 fn restarts(world: &mut World, n: u8, state: &ContainerState) {
-    world.sees(|status| {
+    world.show(|status| {
         status.container_id = id(n);
         status.restart_count += 1;
         status.state = state.clone();
@@ -192,7 +192,7 @@ fn what_restarts_before_the_change_is_not_taken_for_the_new_one() {
     world.answer(AnswerState::Done, None, Some(&image));
     assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
     world
-        .sees(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 143 }, false));
+        .show(|status| (status.state, status.ready) = (ContainerState::Terminated { exit_code: 143 }, false));
     assert_eq!(world.phase(), Phase::Updating, "that is the kubelet's stop");
     world.starts(true);
     world.runs("config-2");
@@ -232,7 +232,7 @@ fn what_comes_up_before_the_change_is_not_stopped_before_the_pull() {
 #[test]
 fn the_watch_begins_with_the_instance_that_has_the_new_image() {
     let mut world = World::new(&json!({}));
-    world.sees(|status| status.state = ContainerState::Terminated { exit_code: 1 });
+    world.show(|status| status.state = ContainerState::Terminated { exit_code: 1 });
     world.pulled();
     assert_eq!(world.phase(), Phase::Updating);
     restarts(&mut world, 3, &ContainerState::Running);
@@ -251,11 +251,11 @@ fn the_watch_begins_with_the_instance_that_has_the_new_image() {
 #[test]
 fn what_is_stored_of_a_beginning_is_in_the_way_of_others() {
     let world = World::changed(&json!({}));
-    let at = || At { begun: None, lingers: false, stops: false };
+    let work = || WorkState { begun: None, lingers: false, stops: false };
     let fresh = Memory::new(Mono(7));
-    assert_eq!(world.update.disturbs(&fresh, at(), None), Some(Mono(7)));
+    assert_eq!(world.update.disturbs(&fresh, work(), None), Some(Mono(7)));
     let waits = World::new(&json!({}));
-    assert_eq!(waits.update.disturbs(&fresh, at(), None), None);
+    assert_eq!(waits.update.disturbs(&fresh, work(), None), None);
 }
 
 /// Its kubelet stops another container of the Pod, and reports the rest as before.
@@ -281,9 +281,9 @@ fn what_did_not_run_may_come_up_once_more_with_its_old_image() {
         world.settle();
         let state =
             if running { ContainerState::Running } else { ContainerState::Terminated { exit_code: 0 } };
-        world.sees(|status| status.state = state.clone());
+        world.show(|status| status.state = state.clone());
         world.pulled();
-        world.sees(|status| status.restart_count = 1);
+        world.show(|status| status.restart_count = 1);
         world.starts(false);
         assert_eq!(world.phase(), phase);
     }
@@ -319,7 +319,7 @@ fn the_daemon_is_asked_later_about_what_was_written() {
     world.settle();
     let pull = world.orders[0].action.pull.as_ref().unwrap();
     assert_eq!(pull.image, "registry.example.com/shop/web:v2");
-    world.sees(|status| status.state = ContainerState::Terminated { exit_code: 0 });
+    world.show(|status| status.state = ContainerState::Terminated { exit_code: 0 });
     assert_eq!((world.phase(), world.reason()), (Phase::Updating, "WaitingForKubelet"));
 }
 
@@ -351,7 +351,7 @@ fn what_never_ran_is_judged_by_its_kubelet_where_a_digest_is_named() {
 }
 
 fn never_ran(world: &mut World) {
-    world.sees(|status| {
+    world.show(|status| {
         (status.container_id, status.image_id) = (String::new(), String::new());
         status.state = ContainerState::Waiting { reason: "ImagePullBackOff".into(), message: String::new() };
         status.ready = false;

@@ -148,17 +148,17 @@ fn a_pod_on_its_way_out_never_comes_back() {
 #[test]
 fn a_later_request_waits_its_turn() {
     let mut scene = Scene::admitted(&["app"]);
-    scene.ahead = Some(Ahead { by: first(), until: None, has_pod: false, crowded: false });
+    scene.ahead = Some(Ahead { blocker: first(), until: None, has_pod: false, crowded: false });
     let plan = scene.act();
     assert_eq!(scene.request.status.phase, Some(Phase::Pending));
     assert_eq!(waits_for(&plan), "Queued");
     assert!(plan.status.unwrap().status.conditions[0].message.contains("shop/first"));
     assert!(scene.states().is_empty());
     let plan = scene.act();
-    assert_eq!((plan.status, plan.orders.len()), (None, 0), "it is said once");
+    assert_eq!((plan.status, plan.orders.len()), (None, 0), "it is written once");
     // Another request goes first now, for a limited time.
-    let by = Before::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "grow") });
-    scene.ahead = Some(Ahead { by, until: Some(Mono(9 * S)), has_pod: false, crowded: false });
+    let blocker = Blocker::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "grow") });
+    scene.ahead = Some(Ahead { blocker, until: Some(Mono(9 * S)), has_pod: false, crowded: false });
     let plan = scene.act();
     assert_eq!((plan.status, plan.wake_at), (None, Some(Mono(9 * S))));
     scene.ahead = None;
@@ -170,7 +170,7 @@ fn a_later_request_waits_its_turn() {
 fn the_deadline_counts_in_the_queue_too() {
     let mut scene = Scene::admitted(&["app"]);
     scene.request.spec.active_deadline_seconds = Some(3);
-    scene.ahead = Some(Ahead { by: first(), until: None, has_pod: false, crowded: false });
+    scene.ahead = Some(Ahead { blocker: first(), until: None, has_pod: false, crowded: false });
     scene.act();
     assert_eq!(scene.plan().wake_at, Some(Mono(3 * S)));
     scene.at(3 * S).settle();

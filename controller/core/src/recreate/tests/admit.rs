@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::admission::{create, precheck, update};
 use super::super::restore::keep;
 use super::*;
-use crate::review::{Hooked, Hooks, Verdict};
+use crate::review::{ContainerHook, Hooks, Response};
 
 /// Applies `add` operations to a request as JSON, as the API server would.
 fn patched(request: &Request, operations: &[Value]) -> Value {
@@ -22,17 +22,17 @@ fn patched(request: &Request, operations: &[Value]) -> Value {
     object
 }
 
-fn denied(verdict: Verdict) -> (u16, String) {
-    match verdict {
-        Verdict::Deny { code, message } => (code, message),
-        Verdict::Allow(patch) => panic!("allowed: {patch:?}"),
+fn denied(response: Response) -> (u16, String) {
+    match response {
+        Response::Deny { code, message } => (code, message),
+        Response::Allow(patch) => panic!("allowed: {patch:?}"),
     }
 }
 
-fn allowed(verdict: Verdict) -> Vec<Value> {
-    match verdict {
-        Verdict::Allow(patch) => patch,
-        Verdict::Deny { code, message } => panic!("{code}: {message}"),
+fn allowed(response: Response) -> Vec<Value> {
+    match response {
+        Response::Allow(patch) => patch,
+        Response::Deny { code, message } => panic!("{code}: {message}"),
     }
 }
 
@@ -70,7 +70,7 @@ fn a_new_request_gets_labels_defaults_and_its_instances() {
 
 #[test]
 fn a_new_request_shows_the_hooks_of_its_containers() {
-    let hook = |handler: Value, ports: Value| Hooked {
+    let hook = |handler: Value, ports: Value| ContainerHook {
         pre_stop: serde_json::from_value(handler).unwrap(),
         ports: serde_json::from_value(ports).unwrap(),
     };
@@ -99,8 +99,8 @@ fn a_new_request_shows_the_hooks_of_its_containers() {
 fn a_spec_that_is_said_again_is_kept_as_it_is() {
     let written = raw(&["app", "sidecar"]);
     let http = json!({"httpGet": {"port": 80}});
-    let hooked =
-        Hooked { pre_stop: serde_json::from_value(http).unwrap(), ports: vec![ContainerPort::default()] };
+    let pre_stop = serde_json::from_value(http).unwrap();
+    let hooked = ContainerHook { pre_stop, ports: vec![ContainerPort::default()] };
     let hooks = Hooks::from([("app".to_owned(), hooked)]);
     let stored = patched(&written, &allowed(create(&written, Some(&pod()), &hooks, false)))["spec"].clone();
     let old = Request { spec: serde_json::from_value(stored.clone()).unwrap(), ..written.clone() };
@@ -111,7 +111,7 @@ fn a_spec_that_is_said_again_is_kept_as_it_is() {
     forms.push(half);
     for form in forms {
         let new = Request { spec: serde_json::from_value(form.clone()).unwrap(), ..old.clone() };
-        assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+        assert_eq!(update(&old, &new, false), Response::Allow(Vec::new()));
         let patch = keep(Some(&stored), Some(&form));
         assert_eq!(patch.is_empty(), form == stored, "nothing is patched that is the same");
         let kept = patched(&new, &patch);
@@ -179,7 +179,7 @@ fn what_a_typed_kruise_client_cannot_carry_stays() {
     let mut new = old.clone();
     new.spec.strategy.as_mut().unwrap().mechanism = None;
     new.spec.containers[0].pre_stop = Some(PreStopHandler::default());
-    assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+    assert_eq!(update(&old, &new, false), Response::Allow(Vec::new()));
     let (stored, sent) = (json!(old.spec), json!(new.spec));
     let put_back = json!({"op": "add", "path": "/spec", "value": stored});
     assert_eq!(keep(Some(&stored), Some(&sent)), [put_back]);
@@ -232,7 +232,7 @@ fn what_needs_no_pod_is_refused_before_the_pod_is_read() {
 #[test]
 fn the_spec_and_two_labels_never_change() {
     let old = Scene::admitted(&["app"]).request;
-    assert_eq!(update(&old, &old, false), Verdict::Allow(Vec::new()));
+    assert_eq!(update(&old, &old, false), Response::Allow(Vec::new()));
     let mut new = old.clone();
     new.spec.ttl_seconds_after_finished = Some(1);
     for by_controller in [false, true] {
@@ -251,13 +251,13 @@ fn the_spec_and_two_labels_never_change() {
                 assert_eq!(code, 403);
                 let text = format!("metadata.labels[{key}]: not allowed to update immutable label {key}");
                 assert!(message.ends_with(&text), "{message}");
-                assert_eq!(update(a, b, true), Verdict::Allow(Vec::new()));
+                assert_eq!(update(a, b, true), Response::Allow(Vec::new()));
             }
         }
     }
     let mut new = old.clone();
     new.more.labels.insert("team".into(), "b".into());
-    assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+    assert_eq!(update(&old, &new, false), Response::Allow(Vec::new()));
 }
 
 #[test]
@@ -268,9 +268,9 @@ fn active_stays_until_the_request_is_over() {
     let (code, message) = denied(update(&old, &new, false));
     assert_eq!(code, 403);
     assert!(message.contains("metadata.labels[crr.apps.kruise.io/active]"), "{message}");
-    assert_eq!(update(&old, &new, true), Verdict::Allow(Vec::new()));
+    assert_eq!(update(&old, &new, true), Response::Allow(Vec::new()));
     old.status.completion_time = Some(wall(Mono(0)));
-    assert_eq!(update(&old, &new, false), Verdict::Allow(Vec::new()));
+    assert_eq!(update(&old, &new, false), Response::Allow(Vec::new()));
 }
 
 /// D29: the label is copied from the node, as `OpenKruise` does.

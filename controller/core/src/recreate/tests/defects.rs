@@ -6,7 +6,7 @@ use pitstop_api::recreate::RecreateStrategy;
 use super::super::admission::create;
 use super::super::status::notes;
 use super::*;
-use crate::review::{Hooks, Verdict};
+use crate::review::{Hooks, Response};
 
 const DAY: i64 = 86_400;
 
@@ -131,8 +131,8 @@ fn d11_every_failed_end_names_the_containers_that_were_not_restarted() {
         assert_eq!(outcome(&scene).1, why);
         let conditions = &scene.request.status.conditions;
         for type_ in [conditions::FAILED, conditions::COMPLETE] {
-            let told = &conditions.iter().find(|c| c.type_ == type_).unwrap().message;
-            assert!(told.ends_with(names), "{type_}: {told}");
+            let message = &conditions.iter().find(|c| c.type_ == type_).unwrap().message;
+            assert!(message.ends_with(names), "{type_}: {message}");
         }
     }
 }
@@ -156,7 +156,7 @@ fn d16_a_node_name_that_is_too_long_for_a_label_is_served() {
     let node = "n".repeat(70);
     let mut scene = Scene::admitted(&["app"]);
     scene.pod.as_mut().unwrap().node = Some(node.clone());
-    let Verdict::Allow(patch) = create(&raw(&["app"]), scene.pod.as_ref(), &Hooks::new(), false) else {
+    let Response::Allow(patch) = create(&raw(&["app"]), scene.pod.as_ref(), &Hooks::new(), false) else {
         panic!("refused")
     };
     let label = patch[0]["value"][labels::NODE_NAME].as_str().unwrap().to_owned();

@@ -9,7 +9,7 @@ use super::*;
 use crate::readiness::{self, Gate, KRUISE_POD_READY};
 use crate::recreate::admission::{create, update};
 use crate::recreate::notes;
-use crate::review::{Hooks, Verdict};
+use crate::review::{Hooks, Response};
 
 /// A request with a drain, for a Pod with this many gates.
 fn with_gates(gates: usize, seconds: i64, containers: &[&str]) -> Scene {
@@ -275,12 +275,12 @@ fn d24_without_a_gate_the_grace_passes_and_the_condition_and_an_event_say_so() {
     assert_eq!(reason(&scene.request.status, conditions::COMPLETE), "NoReadinessGate");
     assert_eq!(drained(&scene), (ConditionStatus::False, "NoReadinessGate"));
     assert!(began(&scene).message.contains("stays in service"), "{}", began(&scene).message);
-    let told = |old| notes(&scene.request, old).into_iter().filter(|n| n.warning).collect::<Vec<_>>();
-    let warnings = told(&before);
+    let warnings_of = |old| notes(&scene.request, old).into_iter().filter(|n| n.warning).collect::<Vec<_>>();
+    let warnings = warnings_of(&before);
     assert_eq!(warnings.len(), 1);
     assert_eq!(warnings[0].reason, "NotDrained");
     assert_eq!(warnings[0].pod.as_ref().unwrap().1, "pod-1");
-    assert_eq!(told(&scene.request.status), [], "once");
+    assert_eq!(warnings_of(&scene.request.status), [], "once");
     scene.at(8 * S).settle();
     assert_eq!(scene.orders.len(), 1);
     scene.acknowledge("app");
@@ -341,8 +341,8 @@ fn the_annotation_stays_on_what_was_made_in_v1beta1_and_goes_from_what_was_made_
         assert!(scene.request.more.annotations.contains_key(UNREADY_ACQUIRED));
         scene.at(37 * S).settle();
         assert!(scene.request.completed());
-        let told = scene.request.more.annotations.remove(UNREADY_ACQUIRED);
-        assert_eq!(told.as_deref(), in_v1beta1.then_some("2027-01-15T08:00:07Z"));
+        let removed = scene.request.more.annotations.remove(UNREADY_ACQUIRED);
+        assert_eq!(removed.as_deref(), in_v1beta1.then_some("2027-01-15T08:00:07Z"));
         scene.settle();
         assert_eq!(scene.request.more.annotations.contains_key(UNREADY_ACQUIRED), in_v1beta1, "it was lost");
     }
@@ -385,7 +385,7 @@ fn a_drain_that_cannot_begin_is_told_from_one_that_lasts() {
     let mut scene = gated(0);
     let theirs = readiness::GateCondition { open: false, message: "maintenance until Monday".into() };
     let gate = |scene: &mut Scene, to| scene.pod.as_mut().unwrap().gates[0].condition = to;
-    let tells = |scene: &mut Scene| {
+    let reasons = |scene: &mut Scene| {
         if let Some(write) = scene.plan().status {
             scene.request.status = write.status;
         }
@@ -396,11 +396,11 @@ fn a_drain_that_cannot_begin_is_told_from_one_that_lasts() {
     let in_use = "ReadinessGateInUse".to_owned();
     gate(&mut scene, Some(theirs.clone()));
     scene.act();
-    assert_eq!(tells(&mut scene), (in_use.clone(), in_use.clone()));
+    assert_eq!(reasons(&mut scene), (in_use.clone(), in_use.clone()));
     gate(&mut scene, None);
-    assert_eq!(tells(&mut scene), ("Draining".to_owned(), "WaitingForNotReady".to_owned()));
+    assert_eq!(reasons(&mut scene), ("Draining".to_owned(), "WaitingForNotReady".to_owned()));
     gate(&mut scene, Some(theirs));
-    assert_eq!(tells(&mut scene), (in_use.clone(), in_use));
+    assert_eq!(reasons(&mut scene), (in_use.clone(), in_use));
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn admission_drops_what_users_write_into_the_controllers_annotations() {
     for key in annotations::INTERNAL {
         request.more.annotations.insert(key.into(), "2000-01-01T00:00:00Z".into());
     }
-    let (Verdict::Allow(plain), Verdict::Allow(patch)) =
+    let (Response::Allow(plain), Response::Allow(patch)) =
         (plain, create(&request, Some(&pod()), &Hooks::default(), false))
     else {
         panic!("refused")
@@ -451,13 +451,13 @@ fn only_the_controller_changes_the_drain_time_of_an_open_request() {
         let mut new = old.clone();
         new.more.annotations.clear();
         new.more.annotations.extend(value.map(|v| (UNREADY_ACQUIRED.to_owned(), v.to_owned())));
-        let Verdict::Deny { code, message } = update(&old, &new, false) else { panic!("allowed") };
+        let Response::Deny { code, message } = update(&old, &new, false) else { panic!("allowed") };
         assert_eq!(code, 403);
         let text = format!("not allowed to update immutable annotation {UNREADY_ACQUIRED}");
         assert!(message.ends_with(&text), "{message}");
-        assert_eq!(update(&old, &new, true), Verdict::Allow(Vec::new()));
+        assert_eq!(update(&old, &new, true), Response::Allow(Vec::new()));
         let mut over = old.clone();
         over.status.completion_time = Some(wall(Mono(0)));
-        assert_eq!(update(&over, &new, false), Verdict::Allow(Vec::new()));
+        assert_eq!(update(&over, &new, false), Response::Allow(Vec::new()));
     }
 }

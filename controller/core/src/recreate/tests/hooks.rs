@@ -4,7 +4,7 @@ use super::super::status::notes;
 use super::*;
 use crate::change::Note;
 
-fn told(scene: &Scene) -> Option<(&str, &str)> {
+fn hook_failure(scene: &Scene) -> Option<(&str, &str)> {
     let conditions = &scene.request.status.conditions;
     let found = conditions.iter().find(|c| c.type_ == conditions::PRE_STOP_HOOK_FAILED)?;
     assert_eq!(found.status, ConditionStatus::True, "the condition is there only when one has failed");
@@ -26,7 +26,7 @@ fn it_is_told_by_a_condition_and_one_event_and_the_request_completes() {
     let before = scene.request.status.clone();
     let write = scene.plan().status.unwrap();
     scene.request.status = write.status;
-    assert_eq!(told(&scene), Some(("FailedPreStopHook", APP)));
+    assert_eq!(hook_failure(&scene), Some(("FailedPreStopHook", APP)));
     let event = format!("Request shop/crr: {APP}");
     assert_eq!(warnings(&scene, &before), [("FailedPreStopHook".to_owned(), event)]);
 
@@ -37,7 +37,7 @@ fn it_is_told_by_a_condition_and_one_event_and_the_request_completes() {
     scene.restarts("sidecar", true);
     scene.settle();
     let both = format!("{APP}; container sidecar: told so, and the stop went ahead");
-    assert_eq!(told(&scene), Some(("FailedPreStopHook", both.as_str())));
+    assert_eq!(hook_failure(&scene), Some(("FailedPreStopHook", both.as_str())));
     let event = "Request shop/crr: container sidecar: told so, and the stop went ahead".to_owned();
     assert_eq!(warnings(&scene, &before), [("FailedPreStopHook".to_owned(), event)]);
     assert_ended(&scene, "Complete", "");
@@ -65,7 +65,7 @@ fn one_that_fails_after_the_end_is_told_with_the_record_of_the_stop() {
     assert_eq!(scene.request, before, "nothing but that record changes after the end");
     scene.answer("app", AnswerState::Done, Some(AnswerReason::PreStopHookFailed));
     scene.settle();
-    assert_eq!(told(&scene), Some(("FailedPreStopHook", APP)));
+    assert_eq!(hook_failure(&scene), Some(("FailedPreStopHook", APP)));
     assert_eq!(scene.states(), [state("app", Phase::Recreating, true)]);
     assert_eq!(warnings(&scene, &before.status).len(), 1);
     assert!(scene.orders.is_empty());
@@ -77,5 +77,5 @@ fn without_a_failure_there_is_no_condition() {
     scene.answer("app", AnswerState::Done, Some(AnswerReason::EndedByItself));
     scene.restarts("app", true);
     scene.settle();
-    assert_eq!(told(&scene), None);
+    assert_eq!(hook_failure(&scene), None);
 }

@@ -26,16 +26,16 @@ use pitstop_api::recreate::{
 
 use super::{Memory, Observed, Plan, Request, all_reasons, plan};
 use crate::agree::agree;
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Named;
 use crate::config::Config;
 use crate::key::ObjectKey;
 use crate::kind::{Ahead, Kind as _, Owner};
-use crate::look::{Found, Look};
 use crate::measure::Measure;
 use crate::nodework::{Acting, NodeWork, OrderView};
 use crate::plan::{Read, Urgency};
 use crate::pod::{Container, ContainerKind, ContainerState, ContainerStatus, Pod};
+use crate::pod_check::{Found, PodCheck};
 use crate::recreate;
 use crate::time::Mono;
 
@@ -107,7 +107,7 @@ struct Scene {
     placing: bool,
     acting: Acting,
     memory: Memory,
-    look: Look,
+    pod_check: PodCheck,
     /// The API server's answer about a Pod that the watch does not show.
     found: Found,
     /// By how many seconds the wall clock is wrong.
@@ -115,8 +115,8 @@ struct Scene {
 }
 
 /// An earlier request for the same Pod.
-fn first() -> Before {
-    Before::Request(Named { kind: recreate::ID, key: ObjectKey::new("shop", "first") })
+fn first() -> Blocker {
+    Blocker::Request(Named { kind: recreate::ID, key: ObjectKey::new("shop", "first") })
 }
 
 impl Scene {
@@ -147,7 +147,7 @@ impl Scene {
             placing: false,
             acting: Acting::default(),
             memory: Memory::new(Mono(0)),
-            look: Look::default(),
+            pod_check: PodCheck::default(),
             found: Found::Gone,
             wrong_by: 0,
         }
@@ -190,7 +190,7 @@ impl Scene {
             guarded: true,
             pinning: &[],
             acting: &self.acting,
-            look: &self.look,
+            pod_check: &self.pod_check,
             memory: &self.memory,
         };
         let clock = wall(self.now) + TimeDelta::seconds(self.wrong_by);
@@ -205,8 +205,8 @@ impl Scene {
     fn act(&mut self) -> Plan {
         let mut plan = self.plan();
         if plan.read == Some(Read::Pod) {
-            self.look.begin();
-            self.look.answered(self.now, self.found);
+            self.pod_check.begin();
+            self.pod_check.answered(self.now, self.found);
             plan = self.plan();
         }
         if let Some(write) = plan.status.clone().filter(|w| w.urgency == Urgency::Now) {

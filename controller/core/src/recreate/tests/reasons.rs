@@ -9,14 +9,14 @@ use super::*;
 fn waits() -> Vec<Wait> {
     let name = String::new;
     let all = vec![
-        Wait::Queued(Before::TooMany(0)),
+        Wait::Queued(Blocker::TooMany(0)),
         Wait::Queued(first()),
         Wait::Drain(crate::drain::Wait::NotReadyPod),
         Wait::Drain(crate::drain::Wait::ForeignGate(name())),
         Wait::Drain(crate::drain::Wait::Draining(0)),
         Wait::Drain(crate::drain::Wait::NoGate(0)),
         Wait::Policy,
-        Wait::Place,
+        Wait::BookFull,
         Wait::Daemon,
         Wait::Stopping(name()),
         Wait::Pin(name()),
@@ -33,7 +33,7 @@ fn waits() -> Vec<Wait> {
             Wait::Queued(_)
             | Wait::Drain(_)
             | Wait::Policy
-            | Wait::Place
+            | Wait::BookFull
             | Wait::Daemon
             | Wait::Stopping(_)
             | Wait::Pin(_)
@@ -52,9 +52,9 @@ fn waits() -> Vec<Wait> {
 #[test]
 fn every_wait_is_in_the_list() {
     let all = waits();
-    let said: BTreeSet<&str> = all.iter().map(Wait::reason).collect();
-    assert_eq!(said.len(), all.len(), "no two waits have one reason");
-    assert_eq!(said, WAITS.into());
+    let reasons: BTreeSet<&str> = all.iter().map(Wait::reason).collect();
+    assert_eq!(reasons.len(), all.len(), "no two waits have one reason");
+    assert_eq!(reasons, WAITS.into());
 }
 
 #[test]
@@ -79,30 +79,30 @@ fn every_end_is_in_the_list() {
             | End::ContainerFailed => {}
         }
     }
-    let said: BTreeSet<&str> = all.iter().map(End::reason).collect();
+    let reasons: BTreeSet<&str> = all.iter().map(End::reason).collect();
     let listed: BTreeSet<&str> = REASONS.into_iter().filter(|reason| *reason != "Unknown").collect();
-    assert_eq!((said.len(), said), (all.len(), listed));
+    assert_eq!((reasons.len(), reasons), (all.len(), listed));
 }
 
 /// `tests/manifests` looks up each reason in `docs/troubleshooting.md`: a reason that is missing here may stay
 /// unexplained.
 #[test]
 fn whatever_is_said_is_among_the_reasons_to_explain() {
-    let told: BTreeSet<&str> = all_reasons().collect();
+    let listed: BTreeSet<&str> = all_reasons().collect();
     let waits = waits();
-    let said = waits.iter().map(Wait::reason).chain(REASONS);
+    let used = waits.iter().map(Wait::reason).chain(REASONS);
     let events =
         ["RecreateStarted", "RecreateCompleted", "RecreateFailed", "FailedPreStopHook", "NotDrained"];
     let others = ["Resolved", "PreRecreateGrace", "Draining", "Drained", "NotDrained"];
     let missing: Vec<&str> =
-        said.chain(events).chain(others).filter(|reason| !told.contains(reason)).collect();
+        used.chain(events).chain(others).filter(|reason| !listed.contains(reason)).collect();
     assert_eq!(missing, ["Unknown"], "a label's value for what is not known is never said to people");
 }
 
 /// The kubelet's words are for people; programs use pitstop's reasons.
 #[test]
 fn no_word_of_the_kubelet_is_a_reason() {
-    for (reason, message, told) in [
+    for (reason, message, text) in [
         ("CrashLoopBackOff", "back-off 5m0s", "CrashLoopBackOff: back-off 5m0s"),
         ("not a reason: at all", "", "not a reason: at all"),
         ("", "nobody says why", "waits for the kubelet to start container app again"),
@@ -117,36 +117,36 @@ fn no_word_of_the_kubelet_is_a_reason() {
         let complete = condition::find(&status.conditions, conditions::COMPLETE).unwrap();
         let expected = if reason.is_empty() { "WaitingForRestart" } else { "ContainerNotStarted" };
         assert_eq!(complete.reason, expected);
-        assert!(complete.message.ends_with(told), "{}", complete.message);
+        assert!(complete.message.ends_with(text), "{}", complete.message);
     }
 }
 
 /// The conditions for the columns of `kubectl get` and for kstatus, from the first write to the last.
 #[test]
 fn the_conditions_read_like_those_of_kubernetes() {
-    let told = |scene: &Scene| -> Vec<String> {
+    let summary = |scene: &Scene| -> Vec<String> {
         let all = scene.request.status.conditions.iter();
         all.map(|c| format!("{}={:?}/{}", c.type_, c.status, c.reason)).collect()
     };
     let mut scene = Scene::admitted(&["app"]);
-    scene.ahead = Some(Ahead { by: first(), until: None, has_pod: false, crowded: false });
+    scene.ahead = Some(Ahead { blocker: first(), until: None, has_pod: false, crowded: false });
     scene.act();
-    assert_eq!(told(&scene), ["Complete=False/Queued", "Reconciling=True/Pending"]);
+    assert_eq!(summary(&scene), ["Complete=False/Queued", "Reconciling=True/Pending"]);
     scene.ahead = None;
     scene.act();
     let accepted = "Accepted=True/Resolved";
     let begun = ["Complete=False/WaitingForDaemon", "Reconciling=True/Recreating", accepted];
-    assert_eq!(told(&scene), begun);
+    assert_eq!(summary(&scene), begun);
     scene.act();
     scene.acknowledge("app");
     scene.restarts("app", true);
     scene.settle();
-    assert_eq!(told(&scene), ["Complete=True/Complete", "Reconciling=False/Completed", accepted]);
+    assert_eq!(summary(&scene), ["Complete=True/Complete", "Reconciling=False/Completed", accepted]);
 
     let mut scene = Scene::ordered(&["app"]);
     scene.pod = None;
     scene.at(10 * S).settle();
     let gone = ["Failed=True/PodGone", "Stalled=True/PodGone"];
     let failed = ["Complete=False/PodGone", "Reconciling=False/Completed", gone[0], gone[1]];
-    assert!(failed.iter().all(|c| told(&scene).iter().any(|t| t == c)), "{:?}", told(&scene));
+    assert!(failed.iter().all(|c| summary(&scene).iter().any(|t| t == c)), "{:?}", summary(&scene));
 }

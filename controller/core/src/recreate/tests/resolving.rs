@@ -2,7 +2,7 @@
 
 use pitstop_api::recreate::PreStopHandler;
 
-use super::super::{Tense, resolve};
+use super::super::{Moment, resolve};
 use super::*;
 use crate::pod::{ContainerKind, RestartPolicy};
 
@@ -10,7 +10,7 @@ use crate::pod::{ContainerKind, RestartPolicy};
 fn refusal(containers: &[&str], change: impl FnOnce(&mut Request, &mut Pod)) -> (String, String) {
     let (mut request, mut pod) = (raw(containers), pod());
     change(&mut request, &mut pod);
-    let refusal = resolve(&request.spec, &pod, Tense::Admission).unwrap_err();
+    let refusal = resolve(&request.spec, &pod, Moment::Admission).unwrap_err();
     (refusal.field, refusal.message)
 }
 
@@ -26,7 +26,7 @@ fn set_status(pod: &mut Pod, name: &str, status: Option<ContainerStatus>) {
 
 #[test]
 fn the_running_instances_are_found_in_the_order_of_the_request() {
-    let target = resolve(&raw(&["sidecar", "app"]).spec, &pod(), Tense::Admission).unwrap();
+    let target = resolve(&raw(&["sidecar", "app"]).spec, &pod(), Moment::Admission).unwrap();
     assert_eq!((target.pod_uid.as_str(), target.node_name.as_str()), ("pod-1", "node1"));
     let found: Vec<_> = target
         .containers
@@ -47,7 +47,7 @@ fn an_id_that_does_not_fit_the_status_is_refused() {
     assert_refusal(found, "spec.containers[0].name", "containerID of app is longer than 128 bytes");
     let mut pod = pod();
     with(runtime(61), &mut pod);
-    assert!(resolve(&raw(&["app"]).spec, &pod, Tense::Admission).is_ok());
+    assert!(resolve(&raw(&["app"]).spec, &pod, Moment::Admission).is_ok());
 }
 
 #[test]
@@ -138,13 +138,13 @@ fn later_the_admitted_instance_counts_and_not_what_an_old_status_shows() {
         s.restart_count = 0;
     });
     let pod = scene.pod.unwrap();
-    let target = resolve(&scene.request.spec, &pod, Tense::Accepted).unwrap();
+    let target = resolve(&scene.request.spec, &pod, Moment::Accepted).unwrap();
     assert_eq!(target.containers[0].container_id, id("app", 1));
     assert_eq!(target.containers[0].restart_count, 1);
 }
 
 #[test]
 fn without_a_webhook_the_pods_status_counts() {
-    let target = resolve(&raw(&["app"]).spec, &pod(), Tense::Accepted).unwrap();
+    let target = resolve(&raw(&["app"]).spec, &pod(), Moment::Accepted).unwrap();
     assert_eq!(target.containers[0].container_id, id("app", 1));
 }

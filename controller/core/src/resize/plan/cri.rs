@@ -5,11 +5,11 @@ use pitstop_api::resize::{AfterWait, ContainerStatus, LastResort, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
-use crate::hold::admission::{FRESH, Question, Surveyed, UNSUPPORTED, Verdict, admit};
+use crate::hold::admission::{Decision, FRESH, LastSurvey, Question, UNSUPPORTED, admit};
 use crate::nodework::{OrderView, newest};
 use crate::plan::{Read, Urgency};
 use crate::pod::{Container, Pod};
-use crate::resize::judge::{Progress, as_it_should, desired};
+use crate::resize::judge::{Progress, desired, spec_progress};
 use crate::resize::refusal::{REFUSED, STATIC_MANAGER, SWAP};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::{Mono, earliest, seconds};
@@ -32,24 +32,24 @@ impl Planner<'_> {
         let spec = &self.observed.resize.spec;
         let waits = |text: String| Admission::Waits(Wait::new(Phase::Proposed, status::ADMITTING, text));
         let survey = match self.observed.survey {
-            Some(Surveyed { result: Err(text), .. }) => {
+            Some(LastSurvey { result: Err(text), .. }) => {
                 return waits(format!("cannot read the limits of the Pod's namespace and node: {text}"));
             }
-            Some(Surveyed { at, result: Ok(survey), .. }) if at.after(FRESH) >= self.now => survey,
+            Some(LastSurvey { ended, result: Ok(survey), .. }) if ended.after(FRESH) >= self.now => survey,
             _ => {
                 let text = "reads the limits of the Pod's namespace (LimitRanges, ResourceQuotas) and node";
                 return waits(text.to_owned());
             }
         };
-        let Some(crowd) = &self.observed.crowd else {
+        let Some(usage) = &self.observed.usage else {
             return waits("waits for another request that is being accepted".to_owned());
         };
         let wanted: Vec<_> = containers.iter().map(|c| (c.name.as_str(), desired(c))).collect();
         let in_force = |container: &Container| self.observed.force.wants(container);
-        let question = Question { pod, in_force: &in_force, wanted: &wanted, survey, crowd };
+        let question = Question { pod, in_force: &in_force, wanted: &wanted, survey, usage };
         match admit(&question) {
-            Verdict::Admitted => Admission::Admitted,
-            Verdict::Busy(text) => {
+            Decision::Admitted => Admission::Admitted,
+            Decision::Busy(text) => {
                 let evicts = spec.on_deferred.as_ref().and_then(|d| d.then) == Some(AfterWait::Evict);
                 let over = self.deferred_until().is_some_and(|at| at <= self.now);
                 if over && evicts {
@@ -60,7 +60,7 @@ impl Planner<'_> {
                     Admission::Waits(Wait::new(Phase::Deferred, status::NODE_BUSY, text))
                 }
             }
-            Verdict::Refused { phase, reason, text } => match &spec.on_infeasible {
+            Decision::Refused { phase, reason, text } => match &spec.on_infeasible {
                 Some(asked) if reason == status::NODE_CAPACITY && !spec.dry_run => {
                     if self.infeasible_until().is_none_or(|at| at > self.now) {
                         Admission::Waits(Wait::new(Phase::Proposed, status::NODE_CAPACITY, text))
@@ -144,12 +144,12 @@ impl Planner<'_> {
     }
 
     /// Waits until the daemon has restored the resources of a request that is no longer in force.
-    pub(super) fn given_back(&self, pod: &Pod, mut end: End) -> Plan {
+    pub(super) fn daemon_restore(&self, pod: &Pod, mut end: End) -> Plan {
         let since = self.observed.memory.restoring_since.unwrap_or(self.now);
         let until = since.after(self.config.restore_patience);
-        let text = match as_it_should(&self.observed.resize.status.containers, pod) {
+        let text = match spec_progress(&self.observed.resize.status.containers, pod) {
             Progress::Sized => "the previous resources are back".to_owned(),
-            _ if until > self.now => return Plan { wake_at: Some(until), ..self.stands() },
+            _ if until > self.now => return Plan { wake_at: Some(until), ..self.keep_orders() },
             _ => format!(
                 "the node's daemon has not restored the previous resources yet: {}",
                 self.waits_for_daemon().message

@@ -9,23 +9,23 @@ use crate::deed::Deed;
 use crate::plan::Urgency;
 use crate::pod::Pod;
 use crate::resize::evict::refusal_to_evict;
-use crate::resize::judge::{Place, Progress, progress};
+use crate::resize::judge::{Progress, SpecState, progress};
 use crate::resize::refusal;
-use crate::resize::shrink::{containers, place};
+use crate::resize::shrink::{containers, spec_state};
 use crate::resize::status::{self, End, Wait, waits};
 use crate::time::earliest;
 
 /// Wait before an eviction that was put off is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_secs(5);
 
 impl Planner<'_> {
     /// Records that the Pod will be evicted, and how the request ends then.
-    pub(super) fn evict(&self, pod: &Pod, place: &Place, end: &End) -> Plan {
-        if self.unsettled() {
-            return self.unsure();
+    pub(super) fn evict(&self, pod: &Pod, state: &SpecState, end: &End) -> Plan {
+        if self.write_unknown() {
+            return self.repeat_write();
         }
         if let Some(text) = refusal_to_evict(pod) {
-            return self.give_up(place, End::failed(status::EVICTION_FORBIDDEN, text));
+            return self.give_up(state, End::failed(status::EVICTION_FORBIDDEN, text));
         }
         self.evict_from(self.observed.resize.status.clone(), end)
     }
@@ -43,51 +43,51 @@ impl Planner<'_> {
     pub(super) fn evicting(&self, pod: &Pod) -> Plan {
         let resize = self.observed.resize;
         let deeds = &self.observed.memory.deeds;
-        let place = place(resize, pod);
-        let words = deeds.put_off.as_ref().map_or("the Pod is being evicted", |(_, text)| text);
+        let state = spec_state(resize, pod);
+        let message = deeds.postponed.as_ref().map_or("the Pod is being evicted", |(_, text)| text);
         let (expired, deadline) = self.deadline();
         if let Some(newer) = self.observed.newer {
-            return self.give_up(&place, superseded(&newer.to_string()));
+            return self.give_up(&state, superseded(&newer.to_string()));
         }
         if resize.spec.cancel {
-            return self.give_up(&place, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
+            return self.give_up(&state, End::new(Phase::Cancelled, status::CANCELLED, "cancelled"));
         }
         if expired {
-            return self.give_up(&place, overdue(words));
+            return self.give_up(&state, overdue(message));
         }
         if let Some(refused) = deeds.refused.as_ref().filter(|refused| refusal::for_good(refused, self.now)) {
             let text = format!(
                 "the Pod cannot be evicted; the right to do so is in deploy/components/resize-evict: {}",
                 refused.text
             );
-            return self.give_up(&place, End::failed(status::EVICTION_FORBIDDEN, text));
+            return self.give_up(&state, End::failed(status::EVICTION_FORBIDDEN, text));
         }
-        let found = progress(&containers(resize, &place), resize.pending_before(), pod);
+        let found = progress(&containers(resize, &state), resize.pending_before(), pod);
         let begun = matches!(
             found,
-            Progress::Sized | Progress::Untold | Progress::Underway(_) | Progress::Restarting(_)
+            Progress::Sized | Progress::Unreported | Progress::Underway(_) | Progress::Restarting(_)
         );
-        if place != Place::Original && begun {
-            return self.spared();
+        if state != SpecState::Original && begun {
+            return self.keep_pod();
         }
         // The watch may need a while to show the deletion.
-        let at = match (&deeds.put_off, &deeds.done) {
-            (Some((at, _)), _) => Some(at.after(AGAIN)),
+        let at = match (&deeds.postponed, &deeds.done) {
+            (Some((at, _)), _) => Some(at.after(RETRY)),
             (None, Some((at, Deed::Evict { .. }))) => Some(at.after(self.config.conflict_patience)),
             _ => None,
         };
         let at = at.filter(|at| *at > self.now);
         let deed = at.is_none().then(|| Deed::Evict { key: pod.key.clone(), uid: pod.uid.clone() });
-        let budget = words.contains("disruption budget");
+        let budget = message.contains("disruption budget");
         let reason = if budget { status::DISRUPTION_BUDGET } else { status::EVICTING };
-        let wait = Wait::new(Phase::InProgress, reason, words);
+        let wait = Wait::new(Phase::InProgress, reason, message);
         Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, at)) }
     }
 
     /// Plan if the node has room after all: the Pod stays.
-    fn spared(&self) -> Plan {
-        if self.unsettled() {
-            return self.unsure();
+    fn keep_pod(&self) -> Plan {
+        if self.write_unknown() {
+            return self.repeat_write();
         }
         let resize = self.observed.resize;
         let mut status = resize.status.clone();

@@ -26,20 +26,20 @@ use pitstop_api::resize::{
 
 use cri::Admission;
 
-use super::judge::{Place, Progress, desired, progress};
+use super::judge::{Progress, SpecState, desired, progress};
 use super::mechanism::choose;
-use super::observe::{Observed, Refused};
+use super::observe::{Observed, Refusals};
 use super::refusal;
-use super::resolve::{INVALID, No, resolve};
-use super::shrink::{containers, place};
-use super::status::{self, End, Wait, accepted, changes, difference, ended, told, waits};
+use super::resolve::{INVALID, Rejection, resolve};
+use super::shrink::{containers, spec_state};
+use super::status::{self, End, Wait, accepted, changes, difference, ended, record_resources, waits};
 use crate::change::{ResourceChange, Sizing};
 use crate::config::Config;
 use crate::kind::Kind as _;
 use crate::lifecycle;
-use crate::look::Missing;
 use crate::plan::{Read, StatusWrite, Urgency};
 use crate::pod::{ContainerKind, Pod};
+use crate::pod_check::Missing;
 use crate::time::{Mono, earliest};
 
 /// Plan for one resize.
@@ -57,7 +57,7 @@ pub fn plan(now: Mono, wall: DateTime<Utc>, config: &Config, observed: &Observed
         planner.accept()
     } else {
         let mut plan = planner.follow();
-        if planner.put_off() {
+        if planner.waits_for_restart() {
             plan.sizing = None;
         }
         plan
@@ -126,7 +126,7 @@ impl Planner<'_> {
         }
         let waited = condition::find(&resize.status.conditions, conditions::COMPLETE);
         let waited = waited.map_or("the controller did not find its Pod", |waited| &waited.message);
-        let queued = self.observed.ahead.as_ref().map(|ahead| ahead.by.to_string());
+        let queued = self.observed.ahead.as_ref().map(|ahead| ahead.blocker.to_string());
         Some(overdue(queued.as_deref().unwrap_or(waited)))
     }
 
@@ -156,7 +156,7 @@ impl Planner<'_> {
     }
 
     /// Mechanism and new resources of the containers.
-    fn resolved(&self, pod: &Pod) -> Result<(Mechanism, Vec<ContainerStatus>), No> {
+    fn resolved(&self, pod: &Pod) -> Result<(Mechanism, Vec<ContainerStatus>), Rejection> {
         let spec = &self.observed.resize.spec;
         let mut containers = resolve(spec, pod, self.observed.force)?;
         let mechanism = choose(spec, &containers, pod, self.config)?;
@@ -183,16 +183,16 @@ impl Planner<'_> {
         }
         if let Some(restoring) = &resize.status.restoring {
             let end = End::from(restoring);
-            return if resize.held() { self.given_back(pod, end) } else { self.restore(pod, end) };
+            return if resize.held() { self.daemon_restore(pod, end) } else { self.restore(pod, end) };
         }
-        let place = place(resize, pod);
-        self.gives_way(&place).unwrap_or_else(|| self.proceed(pod, &place))
+        let state = spec_state(resize, pod);
+        self.overridden(&state).unwrap_or_else(|| self.proceed(pod, &state))
     }
 
     /// Plan if the Pod is missing, deleted or finished.
     fn follow_no_pod(&self) -> Plan {
         if let Some(at) = self.lag_until() {
-            return Plan { wake_at: Some(at), ..self.unsure() };
+            return Plan { wake_at: Some(at), ..self.repeat_write() };
         }
         if self.observed.pod.is_some_and(|pod| self.observed.resize.is_for(pod)) {
             self.end(&self.end_without_pod())
@@ -213,11 +213,11 @@ impl Planner<'_> {
             return self.end(&overdue("the API server has not answered the dry run"));
         }
         // The API server would store other resources than resolved, and this would look like a change by admission.
-        if let Place::Other(container) = place(resize, pod) {
+        if let SpecState::Other(container) = spec_state(resize, pod) {
             return self.end(&foreign(&container));
         }
         let nothing = containers.iter().all(|c| c.original == c.desired);
-        if self.observed.memory.tried || nothing || resize.by_daemon() {
+        if self.observed.memory.dry_run_passed || nothing || resize.by_daemon() {
             let always = resize.spec.restart == Some(Restart::Always);
             let restarts: Vec<&str> =
                 containers.iter().filter(|c| c.restarts || always).map(|c| c.name.as_str()).collect();
@@ -229,10 +229,10 @@ impl Planner<'_> {
             let text = format!("dry run: {}; {restarts}", changes(containers));
             return self.end(&End::new(Phase::Succeeded, status::WOULD_RESIZE, text));
         }
-        if let Some(end) = self.refused() {
+        if let Some(end) = self.refusal_end() {
             return self.end(&would_end(&end));
         }
-        let sizing = self.forth(pod);
+        let sizing = self.sizing(pod, |c| (Resources::from(&c.original), desired(c)));
         Plan { sizing: Some(Sizing { dry_run: true, ..sizing }), wake_at: deadline, ..Plan::default() }
     }
 
@@ -244,7 +244,7 @@ impl Planner<'_> {
         if status.observed_generation.is_some() {
             status.observed_generation = resize.generation;
         }
-        status::counts(&mut status, self.observed, self.wall);
+        status::record_in_force(&mut status, self.observed, self.wall);
         let (expired, expiry) =
             lifecycle::expiry(self.now, self.observed.memory.completed_seen, resize.ttl());
         Plan {
@@ -257,46 +257,46 @@ impl Planner<'_> {
 
     /// Ends the request, once no write of the Pod can take effect any more.
     fn end(&self, end: &End) -> Plan {
-        if self.unsettled() {
-            return self.unsure();
+        if self.write_unknown() {
+            return self.repeat_write();
         }
-        if let Some(plan) = self.withdrawn() {
+        if let Some(plan) = self.withdraw() {
             return plan;
         }
         self.with_status(ended(self.observed, end, self.wall), Urgency::Now)
     }
 
     /// Repeats a write whose result is unknown, to learn it.
-    fn unsure(&self) -> Plan {
+    fn repeat_write(&self) -> Plan {
         let Observed { sizing, deed, .. } = self.observed;
-        Plan { sizing: sizing.cloned(), deed: deed.cloned(), ..self.stands() }
+        Plan { sizing: sizing.cloned(), deed: deed.cloned(), ..self.keep_orders() }
     }
 
     /// Whether the result of a write is unknown.
-    fn unsettled(&self) -> bool {
+    fn write_unknown(&self) -> bool {
         self.observed.sizing.is_some() || self.observed.deed.is_some()
     }
 
     /// How a request ends whose change is refused for good.
-    fn refused(&self) -> Option<End> {
+    fn refusal_end(&self) -> Option<End> {
         let refused = self.observed.memory.refused.as_ref()?;
         let meaning = refusal::end(refused, self.now)?;
         Some(End::new(meaning.phase, meaning.reason, refused.text.clone()))
     }
 
     /// What the request waits for.
-    fn wait(&self, place: &Place, pod: &Pod) -> Wait {
+    fn wait(&self, state: &SpecState, pod: &Pod) -> Wait {
         let resize = self.observed.resize;
-        if *place == Place::Original {
+        if *state == SpecState::Original {
             let text = match &self.observed.memory.refused {
-                Some(Refused { text, .. }) => {
+                Some(Refusals { text, .. }) => {
                     format!("the API server refuses the change, which is tried again: {text}")
                 }
                 None => "sends the change to the API server".to_owned(),
             };
             return Wait::new(Phase::Proposed, status::PROPOSING, text);
         }
-        let wait = match progress(&containers(resize, place), resize.pending_before(), pod) {
+        let wait = match progress(&containers(resize, state), resize.pending_before(), pod) {
             Progress::Restarting(name) => {
                 let text = format!("waits for container {name} to be ready with its new resources");
                 let repair = self.stuck_repair(pod, &name);
@@ -308,7 +308,7 @@ impl Planner<'_> {
                 Wait::new(Phase::Proposed, status::KUBELET, "the kubelet has not taken the change up yet")
             }
             Progress::Deferred(text) => Wait::new(Phase::Deferred, status::NODE_BUSY, text),
-            Progress::Underway(None) | Progress::Untold => {
+            Progress::Underway(None) | Progress::Unreported => {
                 Wait::new(Phase::InProgress, status::KUBELET, "the kubelet changes the containers")
             }
             Progress::Underway(Some(text)) => {
@@ -318,12 +318,7 @@ impl Planner<'_> {
                 Wait::new(Phase::InProgress, reason, text)
             }
         };
-        self.stepwise(place, wait)
-    }
-
-    /// The change from the original to the desired resources.
-    fn forth(&self, pod: &Pod) -> Sizing {
-        self.sizing(pod, |c| (Resources::from(&c.original), desired(c)))
+        self.stepwise(state, wait)
     }
 
     /// The change of the Pod; `of` returns a container's resources before and after.
@@ -354,14 +349,14 @@ impl Planner<'_> {
     fn waiting(&self, pod: &Pod, wait: &Wait, wake_at: Option<Mono>) -> Plan {
         let resize = self.observed.resize;
         let mut status = resize.status.clone();
-        told(&mut status, Some(pod));
+        record_resources(&mut status, Some(pod));
         let plan = self.with_status(waits(status, resize, wait, self.wall), Urgency::Later);
         Plan { wake_at, ..plan }
     }
 
     /// The watch does not show the Pod: ends the request once the API server says the same.
     fn without_pod(&self, gone: impl FnOnce() -> End, deadline: Option<Mono>) -> Plan {
-        let (read, at) = match self.observed.look.missing(self.now) {
+        let (read, at) = match self.observed.pod_check.missing(self.now) {
             Missing::Gone => return self.end(&gone()),
             _ if deadline.is_some_and(|at| at <= self.now) => {
                 let text = "the API server says that the Pod exists, and its watch has not shown it";
@@ -370,7 +365,7 @@ impl Planner<'_> {
             Missing::Ask => (Some(Read::Pod), None),
             Missing::Wait(at) => (None, at),
         };
-        Plan { read, wake_at: earliest(deadline, at), ..self.unsure() }
+        Plan { read, wake_at: earliest(deadline, at), ..self.repeat_write() }
     }
 
     fn no_pod(&self) -> End {
@@ -392,7 +387,7 @@ impl Planner<'_> {
 
     fn with_status(&self, status: PodResizeStatus, urgency: Urgency) -> Plan {
         let changed = status != self.observed.resize.status;
-        let mut plan = self.stands();
+        let mut plan = self.keep_orders();
         if status.completion_time.is_some() || status.restoring.is_some() {
             plan.orders.retain(|order| !self.acts_on(order));
         }
@@ -400,9 +395,9 @@ impl Planner<'_> {
     }
 
     /// Keeps the questions until others replace them or the end is stored, because order numbers are never reused.
-    fn stands(&self) -> Plan {
+    fn keep_orders(&self) -> Plan {
         let questions = self.observed.orders.iter().map(|view| view.order.clone());
-        let orders = questions.chain(self.standing_repair()).collect();
+        let orders = questions.chain(self.current_repair()).collect();
         Plan { orders, ..Plan::default() }
     }
 }
@@ -416,8 +411,8 @@ fn would_end(end: &End) -> End {
     End { message: format!("dry run: {}", end.message), ..*end }
 }
 
-fn superseded(by: &str) -> End {
-    End::failed(status::SUPERSEDED, format!("the later PodResize {by} resizes the same Pod"))
+fn superseded(newer: &str) -> End {
+    End::failed(status::SUPERSEDED, format!("the later PodResize {newer} resizes the same Pod"))
 }
 
 fn foreign(container: &str) -> End {
@@ -425,7 +420,7 @@ fn foreign(container: &str) -> End {
     End::failed(status::SUPERSEDED, text)
 }
 
-fn foreign_return() -> End {
+fn foreign_restore() -> End {
     let text = "another client restored the original resources; its change stays";
     End::failed(status::SUPERSEDED, text)
 }

@@ -4,14 +4,14 @@ use pitstop_api::nodework::{AnswerState, Order};
 
 use super::{Plan, Planner};
 use crate::pod::Pod;
-use crate::resize::judge::Place;
-use crate::resize::repair::{REPAIR_AFTER, Repair, is_repair, repair, standing};
+use crate::resize::judge::SpecState;
+use crate::resize::repair::{REPAIR_AFTER, Repair, current_repair, is_repair, repair};
 use crate::time::{Mono, earliest};
 
 impl Planner<'_> {
     /// Plan while a container does not run that should get the resources of the Pod's spec.
-    pub(super) fn stuck(&self, pod: &Pod, place: &Place, container: &str, deadline: Option<Mono>) -> Plan {
-        self.with_repair(self.waiting(pod, &self.wait(place, pod), deadline), pod, container)
+    pub(super) fn stuck(&self, pod: &Pod, state: &SpecState, name: &str, deadline: Option<Mono>) -> Plan {
+        self.with_repair(self.waiting(pod, &self.wait(state, pod), deadline), pod, name)
     }
 
     /// The plan with the repair for a container that does not run.
@@ -40,8 +40,8 @@ impl Planner<'_> {
     }
 
     /// The current repair order, kept so that it is not made twice.
-    pub(super) fn standing_repair(&self) -> Option<Order> {
-        standing(self.observed, self.observed.pod?).map(|view| view.order.clone())
+    pub(super) fn current_repair(&self) -> Option<Order> {
+        current_repair(self.observed, self.observed.pod?).map(|view| view.order.clone())
     }
 
     /// Whether the order changes something and may still be carried out.

@@ -9,7 +9,7 @@ use pitstop_api::resize::Phase;
 use super::{Plan, Planner};
 use crate::deed::{Child, Deed};
 use crate::pod::Pod;
-use crate::resize::judge::{Place, Progress};
+use crate::resize::judge::{Progress, SpecState};
 use crate::resize::restart::{CHILD, Stage, restart_key, stage, to_restart};
 use crate::resize::status::{self, End, Wait};
 use crate::time::{Mono, earliest};
@@ -27,32 +27,32 @@ impl Planner<'_> {
     pub(super) fn restart(
         &self,
         pod: &Pod,
-        place: &Place,
+        state: &SpecState,
         found: &Progress,
         deadline: Option<Mono>,
     ) -> Option<Plan> {
-        let stage = stage(self.now, self.observed);
-        if matches!(stage, Stage::Over) {
+        let reached = stage(self.now, self.observed);
+        if matches!(reached, Stage::Over) {
             return None;
         }
         // A restart that has begun changes the Pod, so only a new one needs `Sized`.
         if self.observed.memory.restarted.is_none() && *found != Progress::Sized {
             return None;
         }
-        if let Stage::Failed(text) = stage {
-            return Some(self.restart_failed(place, text));
+        if let Stage::Failed(text) = reached {
+            return Some(self.restart_failed(state, text));
         }
         if let Some(failure) = self.failure(pod) {
-            return Some(self.give_up(place, failure));
+            return Some(self.give_up(state, failure));
         }
-        let wait = Wait::new(Phase::InProgress, status::RESTARTING, self.restart_wait(&stage));
+        let wait = Wait::new(Phase::InProgress, status::RESTARTING, self.restart_wait(&reached));
         // The watch may need a while to show the new request.
         let made = match self.observed.memory.deeds.done {
             Some((at, Deed::Create(_))) => Some(at.after(self.config.conflict_patience)),
             _ => None,
         };
         let shown_by = made.filter(|at| *at > self.now);
-        let due = matches!(stage, Stage::Due) && shown_by.is_none();
+        let due = matches!(reached, Stage::Due) && shown_by.is_none();
         let deed = due.then(|| self.new_request(pod, deadline)).flatten();
         Some(Plan { deed, ..self.waiting(pod, &wait, earliest(deadline, shown_by)) })
     }
@@ -80,13 +80,13 @@ impl Planner<'_> {
 
     /// Ends a request whose restart failed. The new resources stay, unless the request rolls back or the daemon holds
     /// the Pod.
-    fn restart_failed(&self, place: &Place, text: String) -> Plan {
+    fn restart_failed(&self, state: &SpecState, text: String) -> Plan {
         if self.observed.resize.spec.rollback_on_failure.is_some() {
-            return self.give_up(place, End::new(Phase::RolledBack, status::RESTART_FAILED, text));
+            return self.give_up(state, End::new(Phase::RolledBack, status::RESTART_FAILED, text));
         }
         if self.observed.resize.held() {
             let text = format!("the containers were not all restarted: {text}");
-            return self.give_up(place, End::failed(status::RESTART_FAILED, text));
+            return self.give_up(state, End::failed(status::RESTART_FAILED, text));
         }
         let text = format!("the containers have their new resources, and were not all restarted: {text}");
         self.end(&End::failed(status::RESTART_FAILED, text))
@@ -113,12 +113,12 @@ impl Planner<'_> {
     }
 
     /// Deletes the open recreate request of a resize that ends, and waits until it is gone; `None` without one.
-    pub(super) fn withdrawn(&self) -> Option<Plan> {
+    pub(super) fn withdraw(&self) -> Option<Plan> {
         let own = self.observed.restart.as_ref().filter(|r| r.is_of(&self.observed.resize.uid));
         let request = own.filter(|r| r.ended.is_none() && !r.deleting)?;
         let deed = Deed::Delete { kind: CHILD, key: request.key.clone(), uid: request.uid.to_owned() };
         // The deletion counts once the watch shows it.
         let done = self.observed.memory.deeds.done.as_ref().is_some_and(|(_, done)| *done == deed);
-        Some(Plan { deed: (!done).then_some(deed), ..self.stands() })
+        Some(Plan { deed: (!done).then_some(deed), ..self.keep_orders() })
     }
 }

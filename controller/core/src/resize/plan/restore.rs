@@ -6,21 +6,21 @@ use super::{Plan, Planner};
 use crate::change::Sizing;
 use crate::plan::Urgency;
 use crate::pod::Pod;
-use crate::resize::judge::{Place, Progress, desired, is_back, return_progress, returned};
-use crate::resize::shrink::{containers, place};
+use crate::resize::judge::{Progress, SpecState, desired, is_restored, restore_progress, restored};
+use crate::resize::shrink::{containers, spec_state};
 use crate::resize::status::{self, End, Wait, added, waits};
 
 impl Planner<'_> {
     /// Restores the original resources before the end, unless the Pod has them.
-    pub(super) fn give_up(&self, place: &Place, end: End) -> Plan {
-        if self.unsettled() {
-            return self.unsure();
+    pub(super) fn give_up(&self, state: &SpecState, end: End) -> Plan {
+        if self.write_unknown() {
+            return self.repeat_write();
         }
-        if let Some(plan) = self.withdrawn() {
+        if let Some(plan) = self.withdraw() {
             return plan;
         }
         let resize = self.observed.resize;
-        if *place == Place::Original {
+        if *state == SpecState::Original {
             return self.end_untouched(&end);
         }
         if resize.status.containers.iter().all(|c| c.original == c.desired) {
@@ -44,7 +44,7 @@ impl Planner<'_> {
             end.message = format!("{}; {text}", end.message);
             self.end(&end)
         };
-        if is_back(all, pod) {
+        if is_restored(all, pod) {
             let left = added(all);
             let back = if left.is_empty() {
                 "the original resources are back".to_owned()
@@ -54,7 +54,7 @@ impl Planner<'_> {
                     left.join(", ")
                 )
             };
-            return match return_progress(all, pod) {
+            return match restore_progress(all, pod) {
                 Progress::Sized => close(back),
                 other if overdue => close(format!(
                     "the Pod's spec has the original resources, but the containers do not have them yet: {}",
@@ -67,15 +67,15 @@ impl Planner<'_> {
                 _ => Plan { wake_at: Some(until), ..Plan::default() },
             };
         }
-        let place = place(resize, pod);
-        if !matches!(place, Place::Desired | Place::Between(_) | Place::Nudged(_)) {
+        let state = spec_state(resize, pod);
+        if !matches!(state, SpecState::Desired | SpecState::Between(_) | SpecState::Nudged(_)) {
             return close("another client changed the resources meanwhile; its change stays".to_owned());
         }
         if overdue {
             let why = self.observed.memory.refused.as_ref().map_or("not in time", |refused| &refused.text);
             return close(format!("the original resources could not be put back: {why}"));
         }
-        Plan { sizing: Some(self.back(pod, &place)), wake_at: Some(until), ..Plan::default() }
+        Plan { sizing: Some(self.restore_sizing(pod, &state)), wake_at: Some(until), ..Plan::default() }
     }
 
     /// Ends a request whose Pod shows no change. A previous leader may have sent the change, and it may take effect
@@ -90,10 +90,10 @@ impl Planner<'_> {
     }
 
     /// The change back to the original resources.
-    pub(super) fn back(&self, pod: &Pod, place: &Place) -> Sizing {
-        let stage = containers(self.observed.resize, place);
-        let there =
-            |c: &ContainerStatus| stage.iter().find(|other| other.name == c.name).unwrap_or(c).clone();
-        self.sizing(pod, |c| (desired(&there(c)), returned(c)))
+    pub(super) fn restore_sizing(&self, pod: &Pod, state: &SpecState) -> Sizing {
+        let all = containers(self.observed.resize, state);
+        let current =
+            |c: &ContainerStatus| all.iter().find(|other| other.name == c.name).unwrap_or(c).clone();
+        self.sizing(pod, |c| (desired(&current(c)), restored(c)))
     }
 }

@@ -6,17 +6,23 @@ use pitstop_api::resize::{AfterWait, LastResort, Phase};
 
 use super::{Plan, Planner};
 use crate::pod::Pod;
-use crate::resize::judge::Place;
+use crate::resize::judge::SpecState;
 use crate::resize::refusal;
 use crate::resize::status::{self, End, Wait};
 use crate::time::{Mono, earliest, seconds};
 
 /// Wait after the API server called the node too small, before the next try.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(10);
 
 impl Planner<'_> {
     /// Plan while the kubelet waits for room.
-    pub(super) fn deferred(&self, pod: &Pod, place: &Place, text: String, deadline: Option<Mono>) -> Plan {
+    pub(super) fn deferred(
+        &self,
+        pod: &Pod,
+        state: &SpecState,
+        text: String,
+        deadline: Option<Mono>,
+    ) -> Plan {
         let asked = self.observed.resize.spec.on_deferred.as_ref();
         let limit = asked.map(|d| seconds(d.wait_seconds));
         let since = self.observed.memory.deferred_since;
@@ -26,8 +32,8 @@ impl Planner<'_> {
             return self.waiting(pod, &wait, earliest(deadline, until));
         }
         match asked.and_then(|d| d.then).unwrap_or_default() {
-            AfterWait::Fail => self.give_up(place, End::failed(status::NODE_BUSY, text)),
-            AfterWait::Evict => self.evict(pod, place, &End::failed(status::EVICTED, text)),
+            AfterWait::Fail => self.give_up(state, End::failed(status::NODE_BUSY, text)),
+            AfterWait::Evict => self.evict(pod, state, &End::failed(status::EVICTED, text)),
             AfterWait::Keep => {
                 let text = format!("{text}; the kubelet will still apply the change once there is room");
                 self.end(&End::failed(status::NODE_BUSY, text))
@@ -36,29 +42,36 @@ impl Planner<'_> {
     }
 
     /// Plan if the kubelet will never resize the Pod.
-    pub(super) fn infeasible(&self, pod: &Pod, place: &Place, text: String, deadline: Option<Mono>) -> Plan {
+    pub(super) fn infeasible(
+        &self,
+        pod: &Pod,
+        state: &SpecState,
+        text: String,
+        deadline: Option<Mono>,
+    ) -> Plan {
         let end = End::new(Phase::Infeasible, refusal::infeasible(&text), text);
-        let too_small = self.too_small(pod, place, &end, Phase::Deferred, deadline);
-        too_small.unwrap_or_else(|| self.give_up(place, end))
+        let too_small = self.too_small(pod, state, &end, Phase::Deferred, deadline);
+        too_small.unwrap_or_else(|| self.give_up(state, end))
     }
 
     /// Plan if the API server will never accept the change.
-    pub(super) fn never_taken(&self, pod: &Pod, end: &End, deadline: Option<Mono>) -> Plan {
-        let Some(plan) = self.too_small(pod, &Place::Original, end, Phase::Proposed, deadline) else {
+    pub(super) fn never_accepted(&self, pod: &Pod, end: &End, deadline: Option<Mono>) -> Plan {
+        let Some(plan) = self.too_small(pod, &SpecState::Original, end, Phase::Proposed, deadline) else {
             return self.end(end);
         };
-        let last = self.observed.memory.refused.as_ref().map(|refused| refused.last.after(AGAIN));
+        let last = self.observed.memory.refused.as_ref().map(|refused| refused.last.after(RETRY));
         let again = last.is_some_and(|at| at <= self.now)
             && plan.status.as_ref().is_none_or(|w| w.status.restoring.is_none());
         let wake_at = earliest(plan.wake_at, last.filter(|at| *at > self.now));
-        Plan { sizing: again.then(|| self.onward(pod, &Place::Original)).or(plan.sizing), wake_at, ..plan }
+        let sizing = again.then(|| self.next_sizing(pod, &SpecState::Original)).or(plan.sizing);
+        Plan { sizing, wake_at, ..plan }
     }
 
     /// Plan for a node that is too small; `None` if the request just fails.
     fn too_small(
         &self,
         pod: &Pod,
-        place: &Place,
+        state: &SpecState,
         end: &End,
         phase: Phase,
         deadline: Option<Mono>,
@@ -77,7 +90,7 @@ impl Planner<'_> {
             LastResort::Fail => None,
             LastResort::Evict => {
                 let end = End::new(Phase::Infeasible, status::EVICTED, end.message.clone());
-                Some(self.evict(pod, place, &end))
+                Some(self.evict(pod, state, &end))
             }
         }
     }

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use pitstop_api::nodework::{AnswerState, Order, Resize};
+use pitstop_api::nodework::{AnswerState, Order, ResizeOrder};
 use pitstop_api::quantity::Resource;
 use pitstop_api::resize::{ContainerStatus, Phase};
 
 use super::sized::policy_missing;
 use super::{Plan, Planner};
 use crate::change::Sizing;
-use crate::hold::room;
+use crate::hold::usable;
 use crate::nodework::{OrderView, newest};
 use crate::pod::{ContainerState, Pod};
-use crate::resize::judge::Place;
-use crate::resize::shrink::{containers, lowered, margin, next, reclaims};
+use crate::resize::judge::SpecState;
+use crate::resize::shrink::{containers, lowered, margin, next_step, reclaims};
 use crate::resize::status::{self, Wait};
 use crate::resize::verify;
 use crate::time::{Mono, earliest};
@@ -34,7 +34,7 @@ enum Use {
 }
 
 /// Why the next change is not made yet.
-struct Held {
+struct Delay {
     wait: Wait,
     orders: Vec<Order>,
     wake_at: Option<Mono>,
@@ -42,28 +42,28 @@ struct Held {
 
 impl Planner<'_> {
     /// Makes the next change of the Pod.
-    pub(super) fn step(&self, pod: &Pod, place: &Place, deadline: Option<Mono>) -> Plan {
-        if let Some(Held { wait, orders, wake_at }) = self.held(pod, place) {
+    pub(super) fn step(&self, pod: &Pod, state: &SpecState, deadline: Option<Mono>) -> Plan {
+        if let Some(Delay { wait, orders, wake_at }) = self.delay(pod, state) {
             return Plan { orders, ..self.waiting(pod, &wait, earliest(deadline, wake_at)) };
         }
-        let plan = self.waiting(pod, &self.wait(place, pod), deadline);
-        Plan { sizing: Some(self.onward(pod, place)), ..plan }
+        let plan = self.waiting(pod, &self.wait(state, pod), deadline);
+        Plan { sizing: Some(self.next_sizing(pod, state)), ..plan }
     }
 
     /// The next change of the Pod.
-    pub(super) fn onward(&self, pod: &Pod, place: &Place) -> Sizing {
-        self.sizing(pod, |c| next(self.observed.resize, c, place))
+    pub(super) fn next_sizing(&self, pod: &Pod, state: &SpecState) -> Sizing {
+        self.sizing(pod, |c| next_step(self.observed.resize, c, state))
     }
 
     /// Why the memory limits are not lowered yet, for the message of an end.
-    pub(super) fn shrink_waits(&self, pod: &Pod, place: &Place) -> Option<String> {
-        if !matches!(place, Place::Original | Place::Between(_)) {
+    pub(super) fn shrink_waits(&self, pod: &Pod, state: &SpecState) -> Option<String> {
+        if !matches!(state, SpecState::Original | SpecState::Between(_)) {
             return None;
         }
-        self.held(pod, place).map(|held| held.wait.message)
+        self.delay(pod, state).map(|delay| delay.wait.message)
     }
 
-    fn held(&self, pod: &Pod, place: &Place) -> Option<Held> {
+    fn delay(&self, pod: &Pod, state: &SpecState) -> Option<Delay> {
         let resize = self.observed.resize;
         let margin = margin(&resize.spec)?;
         // A change that was sent stays wanted until its result is known.
@@ -74,7 +74,7 @@ impl Planner<'_> {
             let status = pod.container(&c.name).and_then(|c| c.status.as_ref());
             status.is_some_and(|s| s.state == ContainerState::Running)
         };
-        let asked: Vec<_> = lowered(resize, place).filter(|(c, _)| running(c)).collect();
+        let asked: Vec<_> = lowered(resize, state).filter(|(c, _)| running(c)).collect();
         // Questions about other containers stay, because order numbers are never reused.
         let others = self.observed.orders.iter().map(|view| view.order);
         let others = others.filter(|order| asked.iter().all(|(c, _)| c.name != order.container.name));
@@ -93,15 +93,15 @@ impl Planner<'_> {
         if !waits && text.is_none() {
             return None;
         }
-        let phase = if *place == Place::Original { Phase::Proposed } else { Phase::InProgress };
+        let phase = if *state == SpecState::Original { Phase::Proposed } else { Phase::InProgress };
         let wait = if self.observed.guarded {
             let asks = || "asks the node's daemon how much memory is in use".to_owned();
-            Wait::new(phase, status::MEMORY_IN_USE, self.with_step(place, text.unwrap_or_else(asks)))
+            Wait::new(phase, status::MEMORY_IN_USE, self.with_step(state, text.unwrap_or_else(asks)))
         } else {
             orders.clear();
             Wait::new(phase, status::POLICY, policy_missing())
         };
-        Some(Held { wait, orders, wake_at })
+        Some(Delay { wait, orders, wake_at })
     }
 
     /// One container's memory in use, its order, and when to look again.
@@ -113,25 +113,25 @@ impl Planner<'_> {
         margin: i64,
     ) -> (Use, Option<Order>, Option<Mono>) {
         let name = &container.name;
-        let Some(look) = verify::place(self.observed, container, pod) else {
+        let Some(question) = verify::question(self.observed, container, pod) else {
             return (Use::Not(format!("the Pod's status has no valid ID of container {name}")), None, None);
         };
-        let own = |view: &OrderView<'_>| view.order.container == look.container;
+        let own = |view: &OrderView<'_>| view.order.container == question.container;
         let Some(view) = newest(&self.observed.orders, name).filter(own) else {
-            return (Use::Asked, Some(look), None);
+            return (Use::Asked, Some(question), None);
         };
         let order = Some(view.order.clone());
         let Some(answer) = view.answer.filter(|answer| answer.state != AnswerState::Acknowledged) else {
             let (found, wake_at) = self.unanswered(name);
             return (found, order, wake_at);
         };
-        let reclaim = reclaims(&self.observed.resize.spec).then(|| room(limit, margin));
+        let reclaim = reclaims(&self.observed.resize.spec).then(|| usable(limit, margin));
         // An older CRD does not store `reclaimTo`.
         let tried = view.order.action.resize.is_some();
         let reclaimed = view.order.action.resize.as_ref().and_then(|resize| resize.reclaim_to);
         let other = !tried || (reclaimed.is_some() && reclaimed != reclaim);
-        let told = answer.observed.as_ref().filter(|_| answer.state == AnswerState::Done);
-        let usage = told.and_then(|cgroups| cgroups.container.memory_usage);
+        let cgroups = answer.observed.as_ref().filter(|_| answer.state == AnswerState::Done);
+        let usage = cgroups.and_then(|cgroups| cgroups.container.memory_usage);
         let found = match usage {
             None => Use::Not(format!(
                 "the node's daemon does not say how much memory container {name} uses: {}",
@@ -149,8 +149,8 @@ impl Planner<'_> {
         // An older daemon would drop its record of the Pod.
         let may = reclaim.is_some() && !self.observed.recorded;
         if matches!(found, Use::Not(_)) && usage.is_some() && may && other {
-            let action = Resize { reclaim_to: reclaim, ..Resize::default() }.into();
-            return (found, Some(Order { action, ..look }), None);
+            let action = ResizeOrder { reclaim_to: reclaim, ..ResizeOrder::default() }.into();
+            return (found, Some(Order { action, ..question }), None);
         }
         let vain = tried && !matches!(found, Use::Fits);
         let wait = if vain { RECLAIMED } else { FRESH };
@@ -159,7 +159,7 @@ impl Planner<'_> {
             return (found, order, Some(until));
         }
         // The lack of room is still reported while the daemon is asked again.
-        (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(look), None)
+        (if matches!(found, Use::Fits) { Use::Asked } else { found }, Some(question), None)
     }
 
     /// Waits for a while for the daemon's answer about the memory of a container.
@@ -173,20 +173,20 @@ impl Planner<'_> {
     }
 
     /// The sentence, and the progress of the limits.
-    fn with_step(&self, place: &Place, text: String) -> String {
-        let Place::Between(_) = place else { return text };
-        let stage = containers(self.observed.resize, place);
+    fn with_step(&self, state: &SpecState, text: String) -> String {
+        let SpecState::Between(_) = state else { return text };
+        let current = containers(self.observed.resize, state);
         let of = |(c, _): (&ContainerStatus, i64)| {
-            let there = stage.iter().find(|other| other.name == c.name)?;
-            let (now, last) = (there.desired.limits.memory.as_deref()?, c.desired.limits.memory.as_deref()?);
+            let step = current.iter().find(|other| other.name == c.name)?;
+            let (now, last) = (step.desired.limits.memory.as_deref()?, c.desired.limits.memory.as_deref()?);
             Some(format!("the limit of {} is {now} on the way to {last}", c.name))
         };
-        let steps: Vec<String> = lowered(self.observed.resize, place).filter_map(of).collect();
+        let steps: Vec<String> = lowered(self.observed.resize, state).filter_map(of).collect();
         if steps.is_empty() { text } else { format!("{text}; {}", steps.join(", ")) }
     }
 
     /// The wait, with the progress of the limits.
-    pub(super) fn stepwise(&self, place: &Place, wait: Wait) -> Wait {
-        Wait { message: self.with_step(place, wait.message), ..wait }
+    pub(super) fn stepwise(&self, state: &SpecState, wait: Wait) -> Wait {
+        Wait { message: self.with_step(state, wait.message), ..wait }
     }
 }

@@ -9,11 +9,11 @@ use super::{Plan, Planner};
 use crate::guard::POLICY;
 use crate::plan::Urgency;
 use crate::pod::Pod;
-use crate::resize::judge::Place;
+use crate::resize::judge::SpecState;
 use crate::resize::restart::to_restart;
 use crate::resize::rollback::{failed, was_ready};
 use crate::resize::status::{self, End, Wait, changes, ended};
-use crate::resize::verify::{SILENT, Verdict, Verification, verify};
+use crate::resize::verify::{Finding, SILENT, Verification, verify};
 use crate::time::{Mono, earliest, seconds};
 
 /// How long the kernel may differ after the kubelet is done.
@@ -23,8 +23,8 @@ impl Planner<'_> {
     /// Plan once the kubelet reports the new resources: verify them for a while, watch the Pod if requested, then end.
     /// A difference in the kernel reverts nothing.
     pub(super) fn sized(&self, pod: &Pod, expired: bool, deadline: Option<Mono>) -> Plan {
-        if let Some(sizing) = self.stepping() {
-            return Plan { sizing: Some(sizing.clone()), ..self.stands() };
+        if let Some(sizing) = self.open_nudge() {
+            return Plan { sizing: Some(sizing.clone()), ..self.keep_orders() };
         }
         let memory = self.observed.memory;
         let since = memory.sized_since.unwrap_or(self.now);
@@ -32,26 +32,26 @@ impl Planner<'_> {
         let until = watch.map(|w| since.after(seconds(w.observe_seconds)));
         let last = memory.done_since.unwrap_or(since).after(KERNEL_PATIENCE);
         let enough = expired || last <= self.now;
-        let Verification { mut verdict, mut orders, mut wake_at, low } =
+        let Verification { mut finding, mut orders, mut wake_at, low } =
             verify(self.now, self.config, self.observed, pod);
-        if expired && verdict == Verdict::Waits {
+        if expired && finding == Finding::Waits {
             let text = "the node's daemon did not report the kernel's values before the deadline".to_owned();
-            verdict = Verdict::Unknown(SILENT, text);
+            finding = Finding::Unknown(SILENT, text);
         }
         let low = low.filter(|_| !enough);
         let nudging = low.as_ref().and_then(|low| self.nudging(pod, low));
         let repair = low.filter(|_| nudging.is_none()).and_then(|low| self.low_repair(pod, &low.container));
-        let told = nudging.as_ref().and_then(|n| n.text.as_ref()).or(repair.as_ref().map(|r| &r.text));
-        let told = told.map(|text| format!("; {text}")).unwrap_or_default();
+        let remedy = nudging.as_ref().and_then(|n| n.text.as_ref()).or(repair.as_ref().map(|r| &r.text));
+        let remedy = remedy.map(|text| format!("; {text}")).unwrap_or_default();
         let wakes = [nudging.as_ref().and_then(|n| n.wake_at), repair.as_ref().and_then(|r| r.wake_at)];
         wake_at = wakes.into_iter().fold(wake_at, earliest);
-        let order = repair.map_or_else(|| self.standing_repair(), |repair| repair.order);
+        let order = repair.map_or_else(|| self.current_repair(), |repair| repair.order);
         if order.as_ref().is_some_and(|order| !self.observed.repairs.iter().any(|v| v.order.id == order.id)) {
             // The next questions follow the repair, with other numbers.
             orders = self.observed.orders.iter().map(|view| view.order.clone()).collect();
         }
         orders.extend(order);
-        if let Some((reason, text)) = self.kernel_awaited(&verdict, enough, &told) {
+        if let Some((reason, text)) = self.kernel_wait(&finding, enough, &remedy) {
             let wait = Wait::new(Phase::Verifying, reason, text);
             let last = Some(last).filter(|_| reason == status::KERNEL_DIFFERS);
             let wake_at =
@@ -59,28 +59,28 @@ impl Planner<'_> {
             let sizing = nudging.and_then(|nudging| nudging.sizing);
             return Plan { orders, sizing, ..self.waiting(pod, &wait, wake_at) };
         }
-        self.watched(pod, orders, until, &verdict)
+        self.watched(pod, orders, until, &finding)
     }
 
-    /// Reason and sentence of a wait for the kernel. `told`: text about nudge or repair.
-    fn kernel_awaited(&self, verdict: &Verdict, enough: bool, told: &str) -> Option<(&'static str, String)> {
-        match verdict {
+    /// Reason and sentence of a wait for the kernel. `remedy`: text about nudge or repair.
+    fn kernel_wait(&self, finding: &Finding, enough: bool, remedy: &str) -> Option<(&'static str, String)> {
+        match finding {
             // `KernelDiffers` stays: it identifies a nudge in the Pod's spec as the request's own.
-            Verdict::Waits if self.observed.resize.waits_for(status::KERNEL_DIFFERS) => {
+            Finding::Waits if self.observed.resize.waits_for(status::KERNEL_DIFFERS) => {
                 let text = "asks the node's daemon again for the kernel's values".to_owned();
                 Some((status::KERNEL_DIFFERS, text))
             }
-            Verdict::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
-            Verdict::Waits => {
+            Finding::Waits if !self.observed.guarded => Some((status::POLICY, policy_missing())),
+            Finding::Waits => {
                 Some((status::VERIFYING, "asks the node's daemon for the kernel's values".to_owned()))
             }
-            Verdict::Differs(text) if !enough => Some((status::KERNEL_DIFFERS, format!("{text}{told}"))),
-            Verdict::Differs(_) | Verdict::Matches | Verdict::NoQuota(_) | Verdict::Unknown(..) => None,
+            Finding::Differs(text) if !enough => Some((status::KERNEL_DIFFERS, format!("{text}{remedy}"))),
+            Finding::Differs(_) | Finding::Matches | Finding::NoQuota(_) | Finding::Unknown(..) => None,
         }
     }
 
     /// Plan after the verification: watches the Pod until then if requested, and ends.
-    fn watched(&self, pod: &Pod, orders: Vec<Order>, until: Option<Mono>, verdict: &Verdict) -> Plan {
+    fn watched(&self, pod: &Pod, orders: Vec<Order>, until: Option<Mono>, finding: &Finding) -> Plan {
         let resize = self.observed.resize;
         let watch = resize.spec.rollback_on_failure.as_ref();
         if let (Some(watch), Some(at)) = (watch, until.filter(|at| *at > self.now)) {
@@ -91,25 +91,25 @@ impl Planner<'_> {
         if watch.is_some_and(|w| w.not_ready != Some(false)) && was_ready(&resize.status) && !pod.ready {
             let end =
                 End::new(Phase::RolledBack, status::NOT_READY, "the Pod was ready before, and is not now");
-            return self.give_up(&Place::Desired, end);
+            return self.give_up(&SpecState::Desired, end);
         }
-        if self.unsettled() {
-            return self.unsure();
+        if self.write_unknown() {
+            return self.repeat_write();
         }
-        self.succeeded(verdict)
+        self.succeeded(finding)
     }
 
     /// Ends with success and the result of the verification.
-    pub(super) fn succeeded(&self, verdict: &Verdict) -> Plan {
+    pub(super) fn succeeded(&self, finding: &Finding) -> Plan {
         let mut text = changes(&self.observed.resize.status.containers);
-        if let Verdict::Differs(found) = verdict {
+        if let Finding::Differs(found) = finding {
             text = format!(
                 "{text}; the kubelet reports that it is done, but the kernel has other values: {found}"
             );
         }
         let end = End::new(Phase::Succeeded, status::RESIZED, text);
         let mut status = ended(self.observed, &end, self.wall);
-        status::verified(&mut status, self.observed, verdict, self.wall);
+        status::record_verification(&mut status, self.observed, finding, self.wall);
         self.with_status(status, Urgency::Now)
     }
 

@@ -115,8 +115,8 @@ fn what_somebody_else_changes_is_not_fought_for() {
     assert!(scene.resize.status.message.contains("shop/later"));
     let mut scene = Scene::new(grow(&json!({})));
     scene.ahead =
-        Some(Before::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "earlier") }));
-    assert_eq!(scene.told(), (Phase::Proposed, "Queued".into()));
+        Some(Blocker::Request(Named { kind: crate::resize::ID, key: ObjectKey::new("shop", "earlier") }));
+    assert_eq!(scene.planned(), (Phase::Proposed, "Queued".into()));
 }
 
 #[test]
@@ -124,16 +124,16 @@ fn the_change_waits_for_a_restart_that_has_begun() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.act();
     scene.ahead =
-        Some(Before::Request(Named { kind: crate::recreate::ID, key: ObjectKey::new("shop", "crr") }));
+        Some(Blocker::Request(Named { kind: crate::recreate::ID, key: ObjectKey::new("shop", "crr") }));
     let plan = scene.plan();
     assert!(plan.sizing.is_none(), "{plan:?}");
-    let told = plan.status.unwrap().status;
-    let told = condition::find(&told.conditions, "Complete").unwrap();
-    assert_eq!(told.reason, "Queued");
-    assert_eq!(told.message, "waits for its turn: ContainerRecreateRequest shop/crr goes first");
+    let status = plan.status.unwrap().status;
+    let complete = condition::find(&status.conditions, "Complete").unwrap();
+    assert_eq!(complete.reason, "Queued");
+    assert_eq!(complete.message, "waits for its turn: ContainerRecreateRequest shop/crr goes first");
     // Its time begins when the restart is over.
     assert_eq!(scene.memory.busy_since, Some(Mono(0)));
-    scene.memory.put_off(Mono(70_000));
+    scene.memory.reset_busy(Mono(70_000));
     assert_eq!(scene.memory.busy_since, Some(Mono(70_000)));
     scene.ahead = None;
     assert!(scene.plan().sizing.is_some());
@@ -142,7 +142,7 @@ fn the_change_waits_for_a_restart_that_has_begun() {
 #[test]
 fn a_pod_that_does_badly_gets_its_resources_back() {
     let watch = json!({"rollbackOnFailure": {"observeSeconds": 20}});
-    let badly: [(Happens, &str); 3] = [
+    let badly: [(Event, &str); 3] = [
         (|scene| scene.status("app").oom_killed = id(1), "OOMKilled"),
         (|scene| scene.status("app").restart_count = 1, "Restarted"),
         (|scene| scene.pod.as_mut().unwrap().ready = false, "NotReady"),
@@ -151,7 +151,7 @@ fn a_pod_that_does_badly_gets_its_resources_back() {
         let mut scene = patched(&watch);
         scene.done();
         scene.settle();
-        assert_eq!(scene.told(), (Phase::Verifying, "Observing".into()));
+        assert_eq!(scene.planned(), (Phase::Verifying, "Observing".into()));
         assert_eq!(scene.plan().wake_at, Some(Mono(20_000)));
         change(&mut scene);
         scene.later(20);
@@ -233,7 +233,7 @@ fn nothing_ends_while_a_write_may_take_effect() {
     assert!(scene.sizing.is_some());
     scene.resize.spec.cancel = true;
     let plan = scene.plan();
-    assert_eq!((plan.status, &plan.sizing), (None, &scene.sizing), "the same write again tells");
+    assert_eq!((plan.status, &plan.sizing), (None, &scene.sizing), "the same write is repeated");
     scene.sizing = None;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
@@ -295,8 +295,8 @@ fn what_was_added_stays_and_is_told() {
     scene.done();
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Cancelled));
-    let told = &scene.resize.status.message;
-    assert!(told.ends_with("except what cannot be removed in place: limits.memory of app"), "{told}");
+    let message = &scene.resize.status.message;
+    assert!(message.ends_with("except what cannot be removed in place: limits.memory of app"), "{message}");
     let only_added = json!([{"name": "app", "resources": {"limits": {"memory": "64Mi"}}}]);
     let mut scene = Scene::new(json!({"podRef": {"name": "web"}, "containers": only_added}));
     scene.container("app").resources.memory_limit = None;
@@ -332,7 +332,7 @@ fn a_pod_may_be_watched_for_longer_than_the_deadline() {
     scene.done();
     scene.settle();
     scene.later(60);
-    assert_eq!(scene.told(), (Phase::Verifying, "Observing".into()));
+    assert_eq!(scene.planned(), (Phase::Verifying, "Observing".into()));
     scene.later(7200);
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
@@ -359,9 +359,9 @@ fn a_verdict_of_before_is_not_about_this_resize() {
     scene.pending("Infeasible", "requested: 9000");
     scene.pod.as_mut().unwrap().observed_generation = None;
     scene.settle();
-    assert_eq!(scene.told(), (Phase::Proposed, "WaitingForKubelet".into()));
+    assert_eq!(scene.planned(), (Phase::Proposed, "WaitingForKubelet".into()));
     scene.pod.as_mut().unwrap().resize.pending =
-        Some(Told { reason: "Infeasible".into(), message: "requested: 300".into() });
+        Some(Explanation { reason: "Infeasible".into(), message: "requested: 300".into() });
     scene.settle();
     assert!(scene.resize.status.restoring.is_some());
 }

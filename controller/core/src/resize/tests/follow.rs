@@ -8,7 +8,7 @@ fn a_growth_takes_five_writes() {
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Proposed), "Proposing"));
     assert_eq!(scene.cpu_limit(), Some(300));
-    assert_eq!(scene.told(), (Phase::Proposed, "WaitingForKubelet".into()), "the kubelet has not seen it");
+    assert_eq!(scene.planned(), (Phase::Proposed, "WaitingForKubelet".into()), "the kubelet has not seen it");
     scene.done();
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
@@ -26,12 +26,12 @@ fn a_growth_takes_five_writes() {
 fn no_condition_alone_is_no_success() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.settle();
-    scene.sees();
+    scene.observe_spec();
     scene.settle();
-    assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()), "it runs with the old limit");
+    assert_eq!(scene.planned(), (Phase::InProgress, "WaitingForKubelet".into()), "it has the old limit");
     // A kubelet without `observedGeneration` (1.33).
     scene.pod.as_mut().unwrap().observed_generation = None;
-    assert_eq!(scene.told().0, Phase::InProgress);
+    assert_eq!(scene.planned().0, Phase::InProgress);
     scene.status("app").actual = Some(Resources { cpu_limit: Some(300), ..container("app").resources });
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
@@ -40,14 +40,14 @@ fn no_condition_alone_is_no_success() {
 #[test]
 fn what_the_kubelet_rounds_is_what_was_asked_for() {
     let spec = json!({"podRef": {"name": "web"}, "containers": [{"name": "app", "resources": {"requests": {"cpu": "111m"}}}]});
-    for (told, phase) in [(110, Phase::Succeeded), (112, Phase::Succeeded), (109, Phase::Proposed)] {
+    for (reported, phase) in [(110, Phase::Succeeded), (112, Phase::Succeeded), (109, Phase::Proposed)] {
         let mut scene = Scene::new(spec.clone());
         scene.settle();
         scene.done();
         scene.status("app").actual =
-            Some(Resources { cpu_request: Some(told), ..container("app").resources });
+            Some(Resources { cpu_request: Some(reported), ..container("app").resources });
         scene.settle();
-        assert_eq!(scene.stored().0, Some(phase), "{told}");
+        assert_eq!(scene.stored().0, Some(phase), "{reported}");
     }
 }
 
@@ -56,11 +56,11 @@ fn the_kubelets_words_are_passed_on() {
     let mut scene = Scene::new(grow(&json!({})));
     scene.settle();
     scene.pending("Deferred", "Node didn't have enough resource: cpu");
-    assert_eq!(scene.told(), (Phase::Deferred, "NodeBusy".into()));
+    assert_eq!(scene.planned(), (Phase::Deferred, "NodeBusy".into()));
     let pod = scene.pod.as_mut().unwrap();
     pod.resize.pending = None;
-    pod.resize.in_progress = Some(Told::default());
-    assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()));
+    pod.resize.in_progress = Some(Explanation::default());
+    assert_eq!(scene.planned(), (Phase::InProgress, "WaitingForKubelet".into()));
     for (message, reason) in [
         (
             "cannot decrease memory limits: attempting to set pod memory limit (1) below current usage (2)",
@@ -68,9 +68,9 @@ fn the_kubelets_words_are_passed_on() {
         ),
         ("rpc error", "RuntimeError"),
     ] {
-        let told = Told { reason: "Error".into(), message: message.into() };
-        scene.pod.as_mut().unwrap().resize.in_progress = Some(told);
-        assert_eq!(scene.told(), (Phase::InProgress, reason.into()));
+        let error = Explanation { reason: "Error".into(), message: message.into() };
+        scene.pod.as_mut().unwrap().resize.in_progress = Some(error);
+        assert_eq!(scene.planned(), (Phase::InProgress, reason.into()));
     }
     scene.done();
     scene.settle();
@@ -96,10 +96,10 @@ fn a_policy_that_restarts_needs_a_new_container_that_is_ready() {
     scene.settle();
     assert!(scene.resize.status.containers[0].restarts);
     scene.done();
-    assert_eq!(scene.told(), (Phase::InProgress, "WaitingForRestart".into()), "the old one still runs");
+    assert_eq!(scene.planned(), (Phase::InProgress, "WaitingForRestart".into()), "the old one still runs");
     let status = scene.status("app");
     (status.container_id, status.restart_count, status.ready) = (id(2), 1, false);
-    assert_eq!(scene.told().1, "WaitingForRestart");
+    assert_eq!(scene.planned().1, "WaitingForRestart");
     scene.status("app").ready = true;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
@@ -113,7 +113,7 @@ fn a_container_that_does_not_run_is_waited_for() {
     scene.settle();
     assert_eq!(scene.resize.status.containers[0].container_id, "", "none ran");
     scene.done();
-    assert_eq!(scene.told().1, "WaitingForRestart");
+    assert_eq!(scene.planned().1, "WaitingForRestart");
     scene.status("app").state = ContainerState::Running;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));

@@ -13,7 +13,7 @@ fn low(more: &Value) -> Scene {
     scene.settle();
     scene.later(3);
     scene.settle();
-    scene.tell();
+    scene.store_wait();
     scene
 }
 
@@ -31,13 +31,8 @@ fn cpu(scene: &mut Scene) -> (Option<i64>, Option<i64>) {
     (resources.cpu_request, resources.cpu_limit)
 }
 
-fn verified(scene: &Scene) -> (ConditionStatus, &str) {
-    let found = condition::find(&scene.resize.status.conditions, conditions::VERIFIED).unwrap();
-    (found.status, found.reason.as_str())
-}
-
 /// The kubelet applies the spec, and writes the Pod's cgroup.
-fn made(scene: &mut Scene) {
+fn apply(scene: &mut Scene) {
     scene.done();
     scene.low = 0;
     scene.settle();
@@ -55,7 +50,7 @@ fn where_the_kubelet_sets_no_quota_only_memory_is_stepped() {
     scene.settle();
     scene.later(3);
     scene.settle();
-    scene.tell();
+    scene.store_wait();
     scene.later(2);
     scene.settle();
     let after = scene.container("app").resources;
@@ -75,20 +70,20 @@ fn a_pod_that_is_low_is_written_by_the_smallest_step_there_and_back() {
     let before = scene.resize.status.clone();
     scene.settle();
     assert_eq!(scene.resize.status, before, "it waits for the kubelet");
-    made(&mut scene);
+    apply(&mut scene);
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
-    made(&mut scene);
+    apply(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
+    assert_eq!(scene.verified(), (ConditionStatus::True, "CgroupsMatch"));
 }
 
 #[test]
 fn nothing_is_stepped_before_the_difference_is_stored() {
     let mut scene = low(&json!({}));
-    let told = std::mem::take(&mut scene.resize.status.conditions);
+    let conditions = std::mem::take(&mut scene.resize.status.conditions);
     scene.later(2);
     assert_eq!(scene.plan().sizing, None);
-    scene.resize.status.conditions = told;
+    scene.resize.status.conditions = conditions;
     assert!(scene.plan().sizing.is_some());
 }
 
@@ -101,7 +96,7 @@ fn whoever_leads_next_takes_the_step_back() {
     scene.later(15);
     scene.settle();
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)), "though the kubelet says nothing");
-    made(&mut scene);
+    apply(&mut scene);
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
 }
 
@@ -120,7 +115,7 @@ fn what_ends_the_request_takes_the_step_along() {
     scene.settle();
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
     scene.settle();
-    assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"), "the kubelet had said that it was done");
+    assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"), "the kubelet had reported it as done");
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
 }
 
@@ -130,7 +125,7 @@ fn a_node_without_room_for_the_step_is_no_failure() {
     scene.pending("Deferred", "no room");
     scene.settle();
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
-    made(&mut scene);
+    apply(&mut scene);
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
 }
 
@@ -140,7 +135,7 @@ fn it_is_tried_three_times_and_told() {
     let mut steps = Vec::new();
     for _ in 0..130 {
         scene.later(1);
-        scene.tell();
+        scene.store_wait();
         scene.settle();
         if cpu(&mut scene) == (Some(101), Some(300)) {
             steps.push(scene.now.0 / 1000);
@@ -154,7 +149,7 @@ fn it_is_tried_three_times_and_told() {
     assert_eq!(steps.len(), 3, "{steps:?}");
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert_eq!(verified(&scene), (ConditionStatus::False, "KernelDiffers"));
+    assert_eq!(scene.verified(), (ConditionStatus::False, "KernelDiffers"));
 }
 
 #[test]
@@ -168,7 +163,7 @@ fn what_is_refused_is_not_tried_again() {
         scene.settle();
     }
     assert_eq!(cpu(&mut scene), (Some(100), Some(300)));
-    assert_eq!(verified(&scene), (ConditionStatus::False, "KernelDiffers"));
+    assert_eq!(scene.verified(), (ConditionStatus::False, "KernelDiffers"));
 }
 
 #[test]
@@ -179,9 +174,9 @@ fn where_it_is_not_pitstops_to_do_or_would_restart_nothing_is_stepped() {
         |scene| scene.container("app").restart_for.cpu = true,
         |scene| scene.guarded = false,
     ];
-    for happens in cases {
+    for event in cases {
         let mut scene = low(&json!({}));
-        happens(&mut scene);
+        event(&mut scene);
         if !scene.guarded {
             scene.orders.clear();
         }
@@ -223,7 +218,7 @@ fn a_step_changes_no_class_and_restarts_nothing() {
     assert_eq!((to.memory_request, to.memory_limit), (Some(256 * MI + 1), Some(256 * MI + 1)));
     scene.pod.as_mut().unwrap().observed_generation = None;
     assert_eq!(step(&scene), None, "Kubernetes 1.33 would not take the limit back");
-    scene.sees();
+    scene.observe_spec();
     scene.container("app").restart_for.memory = true;
     assert_eq!(step(&scene), None);
 }

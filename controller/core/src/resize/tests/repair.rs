@@ -35,12 +35,6 @@ fn low() -> Scene {
     scene
 }
 
-/// The wait message.
-fn message(scene: &mut Scene) -> String {
-    let status = scene.plan().status.expect("something to tell").status;
-    condition::find(&status.conditions, conditions::COMPLETE).unwrap().message.clone()
-}
-
 fn ids(scene: &Scene) -> Vec<&str> {
     scene.orders.iter().map(|order| order.id.as_str()).collect()
 }
@@ -59,7 +53,7 @@ fn a_container_that_stays_down_gets_a_pod_that_is_large_enough() {
     assert_eq!((give.container, give.hold), (None, false), "nothing is held");
     let pod = give.pod.unwrap();
     assert_eq!((pod.cpu_request, pod.cpu_limit, pod.memory_limit), (200, Some(500), Some(256 * MI)));
-    let text = message(&mut scene);
+    let text = scene.message();
     assert!(
         text.starts_with("waits for container app to be ready") && text.contains("has repaired"),
         "{text}"
@@ -107,7 +101,7 @@ fn an_open_order_stays_while_the_container_comes_and_goes_and_goes_with_the_requ
     scene.daemon = Daemon::Silent;
     scene.later(5);
     scene.settle();
-    let text = message(&mut scene);
+    let text = scene.message();
     assert!(text.contains("the node's daemon repairs the Pod's cgroup") && text.contains(GAP), "{text}");
     scene.status("app").state = ContainerState::Running;
     scene.settle();
@@ -124,10 +118,10 @@ fn an_open_order_stays_while_the_container_comes_and_goes_and_goes_with_the_requ
 #[test]
 fn what_the_daemon_does_not_do_is_told_and_asked_again_later() {
     let mut scene = stuck();
-    scene.daemon = Daemon::Says(AnswerState::Refused, AnswerReason::NotEnabled);
+    scene.daemon = Daemon::Answers(AnswerState::Refused, AnswerReason::NotEnabled);
     scene.later(5);
     scene.settle();
-    let text = message(&mut scene);
+    let text = scene.message();
     assert!(text.contains("the node's daemon does not repair it") && text.contains(GAP), "{text}");
     scene.later(29);
     scene.settle();
@@ -139,31 +133,31 @@ fn what_the_daemon_does_not_do_is_told_and_asked_again_later() {
 
 #[test]
 fn where_it_is_not_pitstops_to_do_nothing_is_ordered() {
-    let cases: [(Happens, &str); 5] = [
+    let cases: [(Event, &str); 5] = [
         (|scene| scene.config.resize_cri = false, "resize-cri, the node's daemon repairs it"),
         (|scene| scene.guarded = false, ""),
         (|scene| scene.recorded = true, ""),
         (|scene| scene.pod.as_mut().unwrap().pod_level = Some(Box::default()), ""),
         (|scene| scene.status("app").container_id.clear(), ""),
     ];
-    for (happens, told) in cases {
+    for (event, suffix) in cases {
         let mut scene = stuck();
-        happens(&mut scene);
+        event(&mut scene);
         scene.later(60);
         scene.settle();
-        assert!(scene.orders.is_empty(), "{told}");
-        let text = message(&mut scene);
-        assert!(text.ends_with(if told.is_empty() { "its new resources" } else { told }), "{text}");
+        assert!(scene.orders.is_empty(), "{suffix}");
+        let text = scene.message();
+        assert!(text.ends_with(if suffix.is_empty() { "its new resources" } else { suffix }), "{text}");
     }
     let mut scene = stuck();
     scene.config.resize_cri = false;
-    assert!(!message(&mut scene).contains(GAP), "it may start yet");
+    assert!(!scene.message().contains(GAP), "it may start yet");
 }
 
 #[test]
 fn a_pod_that_stays_too_low_once_its_containers_run_is_repaired() {
     let mut scene = low();
-    assert_eq!(scene.told(), (Phase::Verifying, "KernelDiffers".into()));
+    assert_eq!(scene.planned(), (Phase::Verifying, "KernelDiffers".into()));
     for _ in 0..2 {
         scene.later(2);
         scene.settle();
@@ -205,7 +199,7 @@ fn a_container_that_differs_is_no_repair() {
         scene.later(2);
         scene.settle();
     }
-    assert_eq!(scene.told().1, "KernelDiffers");
+    assert_eq!(scene.planned().1, "KernelDiffers");
     assert!(!scene.orders.iter().any(is_repair));
 }
 
@@ -215,7 +209,7 @@ fn what_the_daemon_did_not_find_is_ordered_again() {
     scene.later(5);
     scene.settle();
     scene.answers.iter_mut().for_each(|answer| answer.observed = None);
-    let text = message(&mut scene);
+    let text = scene.message();
     assert!(text.contains("the node's daemon does not find it"), "{text}");
     scene.later(30);
     scene.settle();
@@ -233,7 +227,7 @@ fn what_is_put_back_is_repaired_too() {
     scene.settle();
     assert!(scene.resize.status.restoring.is_some());
     assert_eq!(scene.cpu_limit(), Some(200));
-    assert!(scene.orders.is_empty(), "of what was wanted nothing stands");
+    assert!(scene.orders.is_empty(), "no order for the cancelled resources stays");
     scene.done();
     scene.status("app").state = backs_off();
     scene.settle();

@@ -21,12 +21,12 @@ impl Scene {
     }
 
     /// The recreate request exists.
-    fn made(&mut self) {
+    fn created(&mut self) {
         let Some(Deed::Create(new)) = self.deed() else { panic!("{:?}", self.plan()) };
         self.memory.deed_done(self.now, Deed::Create(new.clone()), Done::Effected);
         let Child { key, .. } = *new;
         let owner_uid = Some(self.resize.uid.clone());
-        self.restart = Some(Made { key, uid: "crr-1".into(), owner_uid, ..Made::default() });
+        self.restart = Some(Recreate { key, uid: "crr-1".into(), owner_uid, ..Recreate::default() });
     }
 
     /// The recreate request has ended.
@@ -49,7 +49,7 @@ impl Scene {
 fn every_container_is_restarted_once_all_have_their_resources() {
     let mut scene = sized(&json!({}));
     scene.later(60);
-    assert_eq!(scene.told(), (Phase::InProgress, "Restarting".into()));
+    assert_eq!(scene.planned(), (Phase::InProgress, "Restarting".into()));
     let Some(Deed::Create(new)) = scene.deed() else { panic!() };
     let expected = Child {
         kind: CHILD,
@@ -58,11 +58,11 @@ fn every_container_is_restarted_once_all_have_their_resources() {
         spec: json!({"podName": "web", "containers": [{"name": "proxy"}, {"name": "app"}], "activeDeadlineSeconds": 540}),
     };
     assert_eq!(*new, expected);
-    scene.made();
+    scene.created();
     assert_eq!(scene.deed(), None, "once");
     scene.status("app").state = ContainerState::Terminated { exit_code: 0 };
     scene.settle();
-    assert_eq!(scene.told().1, "Restarting");
+    assert_eq!(scene.planned().1, "Restarting");
     assert!(scene.orders.is_empty(), "what the kernel has is asked afterwards");
     scene.status("app").state = ContainerState::Running;
     scene.restarted(&["app", "proxy"]);
@@ -100,7 +100,7 @@ fn nothing_is_restarted_before_every_container_has_its_resources() {
 fn a_restart_that_fails_leaves_the_resources_unless_told_otherwise() {
     for deleted in [true, false] {
         let mut scene = sized(&json!({}));
-        scene.made();
+        scene.created();
         let _ = scene.plan();
         if deleted {
             scene.restart = None;
@@ -114,7 +114,7 @@ fn a_restart_that_fails_leaves_the_resources_unless_told_otherwise() {
         assert_eq!(scene.cpu_limit(), Some(300));
     }
     let mut scene = sized(&json!({"rollbackOnFailure": {"observeSeconds": 10}}));
-    scene.made();
+    scene.created();
     scene.ended(ConditionStatus::False, "no");
     scene.settle();
     assert_eq!(scene.cpu_limit(), Some(200));
@@ -127,7 +127,7 @@ fn a_restart_that_fails_leaves_the_resources_unless_told_otherwise() {
 fn a_resize_that_ends_deletes_its_restart_first() {
     for cancel in [true, false] {
         let mut scene = sized(&json!({}));
-        scene.made();
+        scene.created();
         assert!(scene.resize.status.restoring.is_none());
         if cancel {
             scene.resize.spec.cancel = true;
@@ -169,10 +169,10 @@ fn a_restart_of_unknown_end_is_made_again_before_the_request_may_end() {
 fn a_request_of_somebody_else_with_that_name_is_left_alone() {
     let mut scene = sized(&json!({}));
     let key = ObjectKey::new("shop", "grow-restart");
-    let earlier = Made { key, owner_uid: Some("prs-0".into()), ..Made::default() };
+    let earlier = Recreate { key, owner_uid: Some("prs-0".into()), ..Recreate::default() };
     scene.restart = Some(earlier.clone());
-    assert_eq!((scene.deed(), scene.told().1.as_str()), (None, "Restarting"), "it goes with its resize");
-    scene.restart = Some(Made { owner_uid: None, ..earlier });
+    assert_eq!((scene.deed(), scene.planned().1.as_str()), (None, "Restarting"), "it goes with its resize");
+    scene.restart = Some(Recreate { owner_uid: None, ..earlier });
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Failed), "RestartFailed"));
     assert!(scene.resize.status.message.contains("shop/grow-restart does not belong to this PodResize"));
@@ -195,9 +195,9 @@ fn a_restart_that_is_refused_is_tried_for_a_while() {
 #[test]
 fn another_controller_finds_the_restart_again() {
     let mut scene = sized(&json!({}));
-    scene.made();
+    scene.created();
     scene.memory = Memory::new(scene.now);
-    assert_eq!((scene.deed(), scene.told().1.as_str()), (None, "Restarting"));
+    assert_eq!((scene.deed(), scene.planned().1.as_str()), (None, "Restarting"));
     scene.restarted(&["app", "proxy"]);
     scene.ended(ConditionStatus::True, "");
     scene.memory = Memory::new(scene.now);
@@ -209,12 +209,12 @@ fn another_controller_finds_the_restart_again() {
 fn the_restart_that_is_asked_for_is_none_too_many() {
     let watched = json!({"rollbackOnFailure": {"observeSeconds": 10}});
     let mut scene = sized(&watched);
-    scene.made();
+    scene.created();
     let _ = scene.plan();
     scene.restarted(&["app", "proxy"]);
     scene.ended(ConditionStatus::True, "");
     scene.settle();
-    assert_eq!(scene.told().1, "Observing");
+    assert_eq!(scene.planned().1, "Observing");
     scene.restarted(&["app"]);
     scene.settle();
     assert_eq!(scene.stored().1, "Restoring", "one more is");

@@ -36,14 +36,14 @@ fn evicting() -> Scene {
 }
 
 /// Reports the result of the eviction.
-fn told(scene: &mut Scene, done: Done) {
+fn report(scene: &mut Scene, done: Done) {
     scene.memory.deed_done(scene.now, evict(), done);
 }
 
 #[test]
 fn a_pod_without_room_is_evicted_where_that_is_asked_for() {
     let mut scene = evicting();
-    told(&mut scene, Done::Effected);
+    report(&mut scene, Done::Effected);
     assert_eq!(scene.plan().deed, None, "the watch has yet to show it");
     scene.later(5);
     assert_eq!(scene.plan().deed, Some(evict()), "it has not");
@@ -71,8 +71,8 @@ fn another_controller_goes_on_with_an_eviction() {
 #[test]
 fn a_disruption_budget_is_waited_for_until_the_deadline() {
     let mut scene = evicting();
-    told(&mut scene, Done::Retry(BUDGET.into()));
-    assert_eq!(scene.told(), (Phase::InProgress, "DisruptionBudget".into()));
+    report(&mut scene, Done::Retry(BUDGET.into()));
+    assert_eq!(scene.planned(), (Phase::InProgress, "DisruptionBudget".into()));
     assert_eq!((scene.plan().deed, scene.plan().wake_at), (None, Some(Mono(35_000))));
     scene.later(5);
     assert_eq!(scene.plan().deed, Some(evict()));
@@ -90,7 +90,7 @@ fn a_disruption_budget_is_waited_for_until_the_deadline() {
 fn an_eviction_that_is_not_allowed_puts_the_original_back() {
     let mut scene = evicting();
     for _ in 0..3 {
-        told(&mut scene, Done::Refused("pods \"web\" is forbidden".into()));
+        report(&mut scene, Done::Refused("pods \"web\" is forbidden".into()));
     }
     assert_eq!(scene.plan().deed, Some(evict()), "an API server that has just started knows no roles");
     scene.later(10);
@@ -122,7 +122,7 @@ fn an_eviction_can_be_called_off() {
 #[test]
 fn a_pod_that_gets_its_room_is_not_evicted() {
     let mut scene = evicting();
-    told(&mut scene, Done::Retry(BUDGET.into()));
+    report(&mut scene, Done::Retry(BUDGET.into()));
     scene.done();
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
@@ -144,7 +144,7 @@ fn what_waits_may_be_left_to_the_kubelet() {
 fn a_node_that_is_too_small_may_be_waited_for() {
     let more = json!({"onInfeasible": {"waitSeconds": 30}});
     let mut scene = pending(&more, "Infeasible", SMALL);
-    assert_eq!(scene.told(), (Phase::Deferred, "NodeCapacity".into()));
+    assert_eq!(scene.planned(), (Phase::Deferred, "NodeCapacity".into()));
     assert_eq!(scene.plan().wake_at, Some(Mono(30_000)));
     scene.later(30);
     scene.settle();
@@ -169,7 +169,7 @@ fn an_api_server_that_calls_the_node_too_small_is_asked_again() {
     let mut scene = Scene::new(grow(&json!({"onInfeasible": {"waitSeconds": 30}})));
     scene.act();
     scene.refuse(FORBIDDEN);
-    assert_eq!(scene.told(), (Phase::Proposed, "NodeCapacity".into()));
+    assert_eq!(scene.planned(), (Phase::Proposed, "NodeCapacity".into()));
     assert_eq!((scene.plan().sizing, scene.plan().wake_at), (None, Some(Mono(10_000))));
     scene.later(10);
     assert!(scene.plan().sizing.is_some());

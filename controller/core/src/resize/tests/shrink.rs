@@ -15,12 +15,6 @@ impl Scene {
         let resources = self.container("app").resources;
         (resources.memory_request.unwrap() / MI, resources.memory_limit.unwrap() / MI)
     }
-
-    /// The wait message.
-    fn words(&mut self) -> String {
-        let status = self.plan().status.expect("something to tell").status;
-        condition::find(&status.conditions, conditions::COMPLETE).unwrap().message.clone()
-    }
 }
 
 #[test]
@@ -30,10 +24,10 @@ fn a_limit_is_not_lowered_below_what_is_in_use_and_a_margin() {
     scene.settle();
     assert_eq!(scene.orders[0].id, "prs-1/app/1");
     assert!(scene.orders[0].action.verify.is_some());
-    assert_eq!(scene.told(), (Phase::Proposed, "MemoryInUse".into()));
-    let words =
+    assert_eq!(scene.planned(), (Phase::Proposed, "MemoryInUse".into()));
+    let message =
         "container app uses 33Mi of memory: with a margin of 32Mi, that exceeds the new limit of 64Mi";
-    assert_eq!(scene.words(), words);
+    assert_eq!(scene.message(), message);
     assert_eq!((scene.memory(), scene.plan().wake_at), ((64, 128), Some(Mono(5_000))));
     // After the wait is stored, the original resources do not count as another client's restore.
     scene.resize.status = scene.plan().status.unwrap().status;
@@ -67,13 +61,14 @@ fn a_limit_is_lowered_step_by_step() {
     let mut scene = shrink("40Mi", &json!({"step": "32Mi", "margin": "10Mi"}));
     scene.settle();
     assert_eq!((scene.memory(), scene.cpu_limit()), ((32, 96), Some(300)), "all else goes with the first");
-    assert_eq!(scene.told().1, "WaitingForKubelet");
-    assert!(scene.words().ends_with("; the limit of app is 96Mi on the way to 40Mi"), "{}", scene.words());
+    assert_eq!(scene.planned().1, "WaitingForKubelet");
+    let message = scene.message();
+    assert!(message.ends_with("; the limit of app is 96Mi on the way to 40Mi"), "{message}");
     scene.done();
     scene.usage = 60 * MI;
     scene.later(5);
     scene.settle();
-    assert_eq!(scene.told(), (Phase::InProgress, "MemoryInUse".into()));
+    assert_eq!(scene.planned(), (Phase::InProgress, "MemoryInUse".into()));
     assert_eq!(scene.memory(), (32, 96));
     scene.usage = 20 * MI;
     scene.later(5);
@@ -150,15 +145,15 @@ fn a_daemon_that_does_not_say_is_waited_for() {
     let mut scene = shrink("64Mi", &json!({}));
     scene.daemon = Daemon::Silent;
     scene.settle();
-    assert_eq!(scene.told().1, "MemoryInUse");
-    assert!(scene.words().contains("asks the node's daemon"));
+    assert_eq!(scene.planned().1, "MemoryInUse");
+    assert!(scene.message().contains("asks the node's daemon"));
     scene.later(60);
     scene.settle();
-    assert!(scene.words().contains("has not said"), "{}", scene.words());
+    assert!(scene.message().contains("has not said"), "{}", scene.message());
     let mut scene = shrink("64Mi", &json!({}));
-    scene.daemon = Daemon::Says(AnswerState::Failed, AnswerReason::CgroupUnreadable);
+    scene.daemon = Daemon::Answers(AnswerState::Failed, AnswerReason::CgroupUnreadable);
     scene.settle();
-    assert!(scene.words().contains("does not say"), "{}", scene.words());
+    assert!(scene.message().contains("does not say"), "{}", scene.message());
     scene.later(5);
     scene.daemon = Daemon::Right;
     scene.settle();
@@ -166,7 +161,7 @@ fn a_daemon_that_does_not_say_is_waited_for() {
     let mut scene = shrink("64Mi", &json!({}));
     scene.guarded = false;
     scene.settle();
-    assert_eq!((scene.told().1.as_str(), scene.orders.len()), ("WaitingForPolicy", 0));
+    assert_eq!((scene.planned().1.as_str(), scene.orders.len()), ("WaitingForPolicy", 0));
 }
 
 #[test]
@@ -240,8 +235,8 @@ fn what_the_kernel_cannot_reclaim_is_waited_for_and_tried_again() {
     scene.settle();
     assert_eq!(asked(&scene), ("prs-1/app/2", Some(64)));
     assert_eq!(scene.memory(), (64, 128));
-    let words = scene.words();
-    assert!(words.ends_with("the new limit of 64Mi, and the kernel could reclaim no more"), "{words}");
+    let message = scene.message();
+    assert!(message.ends_with("the new limit of 64Mi, and the kernel could reclaim no more"), "{message}");
     assert_eq!(scene.plan().wake_at, Some(Mono(30_000)));
     scene.later(30);
     scene.droppable = 20 * MI;
@@ -259,10 +254,10 @@ fn a_daemon_that_may_not_reclaim_is_told_of() {
     scene.settle();
     scene.daemon = Daemon::Right;
     scene.answer();
-    scene.daemon = Daemon::Says(AnswerState::Refused, AnswerReason::NotEnabled);
+    scene.daemon = Daemon::Answers(AnswerState::Refused, AnswerReason::NotEnabled);
     scene.settle();
     assert_eq!(asked(&scene), ("prs-1/app/2", Some(64)));
-    assert!(scene.words().starts_with("the node's daemon does not say"), "{}", scene.words());
+    assert!(scene.message().starts_with("the node's daemon does not say"), "{}", scene.message());
 }
 
 #[test]

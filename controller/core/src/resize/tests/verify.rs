@@ -12,16 +12,11 @@ fn sized(daemon: Daemon) -> Scene {
     scene
 }
 
-fn verified(scene: &Scene) -> (ConditionStatus, &str) {
-    let found = condition::find(&scene.resize.status.conditions, conditions::VERIFIED).unwrap();
-    (found.status, found.reason.as_str())
-}
-
 #[test]
 fn the_daemons_word_is_written_down() {
     let scene = sized(Daemon::Right);
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
+    assert_eq!(scene.verified(), (ConditionStatus::True, "CgroupsMatch"));
     let cgroup = scene.resize.status.containers[0].cgroup.unwrap();
     assert_eq!((cgroup.container.cpu_quota, cgroup.pod.cpu_quota), (Some(30_000), Some(50_000)));
     assert!(scene.orders.is_empty(), "what is over asks nobody");
@@ -30,7 +25,7 @@ fn the_daemons_word_is_written_down() {
 #[test]
 fn a_kernel_that_has_something_else_is_asked_again() {
     let mut scene = sized(Daemon::Differs);
-    assert_eq!(scene.told(), (Phase::Verifying, "KernelDiffers".into()));
+    assert_eq!(scene.planned(), (Phase::Verifying, "KernelDiffers".into()));
     assert_eq!(scene.orders[0].id, "prs-1/app/1");
     assert_eq!(scene.plan().wake_at, Some(Mono(2_000)));
     scene.later(2);
@@ -40,7 +35,7 @@ fn a_kernel_that_has_something_else_is_asked_again() {
     scene.daemon = Daemon::Right;
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
-    assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
+    assert_eq!(scene.verified(), (ConditionStatus::True, "CgroupsMatch"));
 }
 
 /// Number of the latest question at each second.
@@ -59,12 +54,12 @@ fn what_the_kubelet_says_that_it_did_stays_whatever_the_kernel_has() {
     let mut scene = sized(Daemon::Differs);
     let asked = asked_until(&mut scene, 119);
     assert_eq!(asked.last(), Some(&7), "2, 4, 8, 16, 32 and 64 seconds after the first: {asked:?}");
-    assert_eq!(scene.told(), (Phase::Verifying, "KernelDiffers".into()));
+    assert_eq!(scene.planned(), (Phase::Verifying, "KernelDiffers".into()));
     assert_eq!(scene.plan().wake_at, Some(Mono(120_000)));
     scene.later(1);
     scene.settle();
     assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-    assert_eq!(verified(&scene), (ConditionStatus::False, "KernelDiffers"));
+    assert_eq!(scene.verified(), (ConditionStatus::False, "KernelDiffers"));
     let found = condition::find(&scene.resize.status.conditions, conditions::VERIFIED).unwrap();
     assert!(found.message.contains("cpu.cfs_quota_us holds 60000"), "{}", found.message);
     assert!(scene.resize.status.message.contains("the kernel has other values"));
@@ -86,14 +81,14 @@ fn a_deadline_ends_the_wait_for_the_kernel_and_takes_nothing_back() {
         scene.later(10);
         scene.settle();
         assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-        assert_eq!(verified(&scene), (status, reason));
+        assert_eq!(scene.verified(), (status, reason));
         assert_eq!(scene.cpu_limit(), Some(300));
     }
     let mut scene = Scene::new(grow(&json!({"activeDeadlineSeconds": 10})));
     scene.settle();
     scene.later(10);
     scene.settle();
-    assert_eq!(scene.cpu_limit(), Some(200), "the kubelet has not said so: taken back");
+    assert_eq!(scene.cpu_limit(), Some(200), "the kubelet has not reported it: taken back");
 }
 
 #[test]
@@ -108,13 +103,13 @@ fn where_the_kubelet_sets_no_quota_none_is_missed() {
         scene.status("app").actual.as_mut().unwrap().cpu_limit = Some(200);
         scene.settle();
         if !scene.resize.completed() {
-            assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()));
-            assert_eq!(scene.plan().wake_at, Some(Mono(10_000)), "it may tell yet");
+            assert_eq!(scene.planned(), (Phase::InProgress, "WaitingForKubelet".into()));
+            assert_eq!(scene.plan().wake_at, Some(Mono(10_000)), "it may still report");
             scene.later(10);
             scene.settle();
         }
         assert_eq!(scene.stored(), (Some(Phase::Succeeded), "Resized"));
-        assert_eq!(verified(&scene), (ConditionStatus::True, "CPUQuotaNotSet"));
+        assert_eq!(scene.verified(), (ConditionStatus::True, "CPUQuotaNotSet"));
     }
 }
 
@@ -144,18 +139,18 @@ fn a_limit_that_is_not_told_yet_counts_only_where_the_kubelet_counts() {
     scene.settle();
     scene.later(60);
     scene.settle();
-    assert_eq!(scene.told(), (Phase::InProgress, "WaitingForKubelet".into()));
-    scene.sees();
-    scene.pod.as_mut().unwrap().resize.in_progress = Some(Told::default());
+    assert_eq!(scene.planned(), (Phase::InProgress, "WaitingForKubelet".into()));
+    scene.observe_spec();
+    scene.pod.as_mut().unwrap().resize.in_progress = Some(Explanation::default());
     scene.later(60);
     scene.settle();
-    assert_eq!(scene.told().0, Phase::InProgress);
+    assert_eq!(scene.planned().0, Phase::InProgress);
 }
 
 /// Then nothing shows that the kubelet sets no quota: it may have done nothing.
 #[test]
 fn a_first_limit_without_a_quota_is_a_difference_unless_the_weight_shows_that_it_was_written() {
-    for (cpu, told) in [
+    for (cpu, expected) in [
         (json!({"limits": {"cpu": "300m"}}), (ConditionStatus::False, "KernelDiffers")),
         (
             json!({"requests": {"cpu": "200m"}, "limits": {"cpu": "300m"}}),
@@ -172,29 +167,29 @@ fn a_first_limit_without_a_quota_is_a_difference_unless_the_weight_shows_that_it
         scene.settle();
         scene.later(120);
         scene.settle();
-        assert_eq!((scene.stored(), verified(&scene)), ((Some(Phase::Succeeded), "Resized"), told));
+        assert_eq!((scene.stored(), scene.verified()), ((Some(Phase::Succeeded), "Resized"), expected));
     }
 }
 
 #[test]
 fn a_daemon_that_cannot_tell_holds_nothing_up() {
-    for (reason, told) in [
+    for (reason, expected) in [
         (AnswerReason::CgroupUnreadable, "CgroupUnreadable"),
         // A daemon that does not know such orders.
         (AnswerReason::InvalidOrder, "VerifyRefused"),
     ] {
-        let scene = sized(Daemon::Says(AnswerState::Failed, reason));
+        let scene = sized(Daemon::Answers(AnswerState::Failed, reason));
         assert_eq!(scene.stored().0, Some(Phase::Succeeded));
-        assert_eq!(verified(&scene), (ConditionStatus::Unknown, told));
+        assert_eq!(scene.verified(), (ConditionStatus::Unknown, expected));
     }
     for guarded in [true, false] {
         let mut scene = sized(Daemon::Silent);
-        assert_eq!(scene.told(), (Phase::Verifying, "Verifying".into()));
+        assert_eq!(scene.planned(), (Phase::Verifying, "Verifying".into()));
         scene.guarded = guarded;
         scene.later(60);
         scene.settle();
         assert_eq!(scene.stored().0, Some(Phase::Succeeded));
-        assert_eq!(verified(&scene), (ConditionStatus::Unknown, "DaemonNotResponding"));
+        assert_eq!(scene.verified(), (ConditionStatus::Unknown, "DaemonNotResponding"));
     }
 }
 
@@ -206,19 +201,19 @@ fn without_the_policy_no_daemon_is_asked() {
     scene.done();
     scene.settle();
     assert!(scene.orders.is_empty());
-    assert_eq!(scene.told(), (Phase::Verifying, "WaitingForPolicy".into()));
+    assert_eq!(scene.planned(), (Phase::Verifying, "WaitingForPolicy".into()));
 }
 
 #[test]
 fn another_instance_is_asked_about_anew() {
-    let mut scene = sized(Daemon::Says(AnswerState::Refused, AnswerReason::NotRunning));
-    assert_eq!(scene.told().1, "Verifying");
+    let mut scene = sized(Daemon::Answers(AnswerState::Refused, AnswerReason::NotRunning));
+    assert_eq!(scene.planned().1, "Verifying");
     scene.later(1);
     scene.daemon = Daemon::Right;
     scene.status("app").container_id = id(2);
     scene.settle();
     assert_eq!(scene.stored().0, Some(Phase::Succeeded));
-    let mut scene = sized(Daemon::Says(AnswerState::Refused, AnswerReason::NotRunning));
+    let mut scene = sized(Daemon::Answers(AnswerState::Refused, AnswerReason::NotRunning));
     scene.later(2);
     scene.settle();
     assert_eq!(scene.orders[0].id, "prs-1/app/2", "the same instance, once more");
@@ -262,5 +257,5 @@ fn every_container_of_the_request_is_asked_about() {
     scene.daemon = Daemon::Right;
     scene.answer();
     scene.settle();
-    assert_eq!(verified(&scene), (ConditionStatus::True, "CgroupsMatch"));
+    assert_eq!(scene.verified(), (ConditionStatus::True, "CgroupsMatch"));
 }

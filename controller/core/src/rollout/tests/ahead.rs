@@ -74,13 +74,13 @@ fn a_pod_that_has_its_image_proves_that_its_node_has_it() {
     let key =
         |world: &World| world.asked.iter().find(|(_, a)| a.pod == "web-5").map(|((_, key), _)| key.clone());
     let first = key(&world);
-    assert_eq!(world.memory.done_at("one"), None, "it is being updated");
+    assert_eq!(world.memory.succeeded_on("one"), None, "it is being updated");
     world.updated("web-5", "shop/web:v2");
-    assert_eq!((world.memory.done_at("one"), world.memory.done_at("two")), (first, None));
+    assert_eq!((world.memory.succeeded_on("one"), world.memory.succeeded_on("two")), (first, None));
     world.pods.remove(&ObjectKey::new("shop", "web-5"));
     world.changed(&ObjectKey::new("shop", "web-5"));
     world.settle();
-    assert_eq!(world.memory.done_at("one"), None);
+    assert_eq!(world.memory.succeeded_on("one"), None);
 }
 
 /// If that pull comes to nothing, the node pulls for another Pod.
@@ -100,14 +100,14 @@ fn a_node_whose_pod_goes_is_asked_for_another_one() {
 fn a_pod_that_is_released_takes_its_place_before_the_watch_shows_it() {
     let mut world = World::six();
     world.settle();
-    world.lost = true;
+    world.hides_new = true;
     world.updated("web-5", "shop/web:v2");
     assert_eq!(world.begun, ["web-5", "web-4"]);
     assert_eq!((world.suspended(), world.counts()), (vec!["web-3", "web-4"], (6, 1, 1, 0)));
     world.later(29);
     assert_eq!(world.begun, ["web-5", "web-4"]);
     // The resume was lost.
-    world.lost = false;
+    world.hides_new = false;
     world.later(1);
     assert_eq!(world.begun, ["web-5", "web-4", "web-4"]);
     assert_eq!((world.open(), world.suspended()), (vec!["web-4"], vec!["web-2", "web-3"]));
@@ -121,7 +121,7 @@ fn a_pull_that_fails_stops_it_and_nobody_is_touched() {
     ahead.ended = Some(false);
     world.changed(&ObjectKey::new("shop", "web-4"));
     world.updated("web-5", "shop/web:v2");
-    assert_eq!((world.begun.len(), world.said().0, world.counts()), (1, "PodsFailed", (6, 1, 0, 1)));
+    assert_eq!((world.begun.len(), world.report().0, world.counts()), (1, "PodsFailed", (6, 1, 0, 1)));
     assert_eq!(world.suspended().len(), 0, "none is pulled for any more");
     assert_eq!(world.asked.len(), 2, "that which has failed is kept");
 }
@@ -141,7 +141,7 @@ fn nothing_is_pulled_for_the_first_pods_nor_while_it_is_paused() {
     assert_eq!((world.suspended(), of(&world, "web-3")), (vec!["web-2", "web-3"], 0));
     world.rollout.spec.paused = true;
     world.updated("web-4", "shop/web:v2");
-    assert_eq!((world.open().len(), world.pulled.len(), world.said().0), (0, 2, "Paused"));
+    assert_eq!((world.open().len(), world.pulled.len(), world.report().0), (0, 2, "Paused"));
     assert!(world.suspended().is_empty(), "they are asked for again when it goes on");
     world.rollout.spec.paused = false;
     world.later(1);
@@ -156,7 +156,7 @@ fn what_was_pulled_for_another_template_is_withdrawn_at_once() {
     world.template().changes = [
         ("old".into(), super::updates::image("shop/web:v1", "shop/web:v3")),
         ("new".into(), super::updates::image("shop/web:v2", "shop/web:v3")),
-        ("newer".into(), crate::template::Change::InPlace(crate::template::Lacks::default())),
+        ("newer".into(), crate::template::Change::InPlace(crate::template::Delta::default())),
     ]
     .into();
     world.template().generation = 3;

@@ -4,7 +4,7 @@ use pitstop_api::rollout::{OnFailure, UpdateEnd};
 
 use super::updates::{image, of};
 use super::*;
-use crate::template::{Change, Lacks};
+use crate::template::{Change, Delta};
 use crate::workload::Template;
 
 impl World {
@@ -13,7 +13,7 @@ impl World {
         let mut world = Self::parked();
         world.rollout.spec.strategy.as_mut().unwrap().on_failure = OnFailure::RollBack;
         world.back = [
-            ("old".into(), Change::InPlace(Lacks::default())),
+            ("old".into(), Change::InPlace(Delta::default())),
             ("new".into(), image("shop/web:v2", "shop/web:v1")),
         ]
         .into();
@@ -66,7 +66,7 @@ fn pods_go_back_and_the_workload_stays_parked() {
     let update = world.rollout.status.update.clone().unwrap();
     assert_eq!((update.rolling_back, &*update.message), (true, "Pod web-1 failed: it did not come up"));
     assert_eq!(
-        (world.open(), world.phase(), world.said().0),
+        (world.open(), world.phase(), world.report().0),
         (vec!["web-2"], Some(Phase::Progressing), "RollingBack")
     );
     let (_, asked) =
@@ -74,9 +74,9 @@ fn pods_go_back_and_the_workload_stays_parked() {
     assert_eq!(asked.spec["containers"], json!([{"name": "app", "image": "shop/web:v1"}]));
     world.updated("web-2", "shop/web:v1");
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Stalled), Some(UpdateEnd::RolledBack)));
-    let says = "the Pods of StatefulSet web are at revision old again: Pod web-1 failed: it did not come up; StatefulSet web stays \
+    let message = "the Pods of StatefulSet web are at revision old again: Pod web-1 failed: it did not come up; StatefulSet web stays \
                 parked until its template changes: undo the change, or give it a good one";
-    assert_eq!(world.said(), ("RolledBack", says));
+    assert_eq!(world.report(), ("RolledBack", message));
     assert_eq!((world.marked.last().unwrap().as_str(), world.released), ("web-2", None));
     assert_eq!((world.asked.len(), world.counts()), (0, (3, 3, 0, 0)));
     assert!(["web-0", "web-1", "web-2"].iter().all(|pod| world.image(pod) == "shop/web:v1"));
@@ -153,7 +153,7 @@ fn a_process_that_begins_while_pods_go_back_goes_on() {
     let mut world = half();
     world.restart();
     world.settle();
-    assert_eq!((world.open(), world.said().0), (vec!["web-2"], "RollingBack"));
+    assert_eq!((world.open(), world.report().0), (vec!["web-2"], "RollingBack"));
     world.updated("web-2", "shop/web:v1");
     world.restart();
     world.settle();
@@ -171,16 +171,16 @@ fn if_untouched_pods_fail_too_none_goes_back() {
     world.ready("web-0", false);
     assert_eq!(world.open(), ["web-0", "web-2"]);
     world.fails("web-2");
-    assert_eq!((world.open(), world.said().0), (vec!["web-0"], "UntouchedPodsFailToo"));
+    assert_eq!((world.open(), world.report().0), (vec!["web-0"], "UntouchedPodsFailToo"));
     world.fails("web-0");
     assert_eq!(
-        (world.open().len(), world.phase(), world.said().0),
+        (world.open().len(), world.phase(), world.report().0),
         (0, Some(Phase::Stalled), "UntouchedPodsFailToo")
     );
     assert!(!world.rollout.status.update.as_ref().unwrap().rolling_back);
     // It has recovered, so the change was the cause.
     world.ready("web-0", true);
-    assert_eq!(world.said().0, "RollingBack");
+    assert_eq!(world.report().0, "RollingBack");
 }
 
 /// The untouched Pod crashes forever, and is ready briefly at each start.
@@ -194,7 +194,7 @@ fn an_untouched_pod_is_well_again_once_it_was_available_for_the_soak() {
     world.ready("web-0", false);
     world.fails("web-2");
     for _ in 0..3 {
-        assert_eq!((world.open().len(), world.said().0), (0, "UntouchedPodsFailToo"));
+        assert_eq!((world.open().len(), world.report().0), (0, "UntouchedPodsFailToo"));
         world.later(60);
         world.ready("web-0", true);
         world.now.0 += 300;
@@ -202,9 +202,9 @@ fn an_untouched_pod_is_well_again_once_it_was_available_for_the_soak() {
     }
     world.later(20);
     world.ready("web-0", true);
-    let well_at = Mono(world.now.0 + 10_000);
+    let recovers_at = Mono(world.now.0 + 10_000);
     world.later(9);
-    assert_eq!((world.plan().wake_at, world.said().0), (Some(well_at), "UntouchedPodsFailToo"));
+    assert_eq!((world.plan().wake_at, world.report().0), (Some(recovers_at), "UntouchedPodsFailToo"));
     world.later(1);
     assert_eq!((world.ended(), world.begun.len()), (Some(UpdateEnd::RolledBack), 1), "it was the change");
 }
@@ -217,7 +217,7 @@ fn a_pod_that_has_never_been_available_tells_nothing_of_others() {
     assert_eq!(world.open(), ["web-1"], "what is broken goes first");
     world.fails("web-1");
     world.later(1);
-    assert_eq!(world.said().0, "RolledBack");
+    assert_eq!(world.report().0, "RolledBack");
 }
 
 #[test]
@@ -239,9 +239,9 @@ fn pods_do_not_go_back_to_what_is_not_kept() {
     world.settle();
     world.updated("web-2", "shop/web:v2");
     world.fails("web-1");
-    let says = "the previous revision old is not kept";
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "CannotRollBack"));
-    assert!(world.said().1.contains(says), "{}", world.said().1);
+    let message = "the previous revision old is not kept";
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "CannotRollBack"));
+    assert!(world.report().1.contains(message), "{}", world.report().1);
     assert_eq!((world.begun.len(), world.released), (2, None));
 }
 
@@ -252,7 +252,7 @@ fn another_template_takes_pods_on_their_way_back_with_it() {
     world.template().changes = [
         ("old".into(), image("shop/web:v1", "shop/web:v3")),
         ("new".into(), image("shop/web:v2", "shop/web:v3")),
-        ("newer".into(), Change::InPlace(Lacks::default())),
+        ("newer".into(), Change::InPlace(Delta::default())),
     ]
     .into();
     world.template().generation = 3;

@@ -44,7 +44,7 @@ fn a_budget_that_is_used_up_is_named() {
     assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Progressing)));
     let text =
         "0 of 4 Pods restarted, 0 in progress: PodDisruptionBudget web needs 4 healthy Pods, and 4 are";
-    assert_eq!(world.said(), ("DisruptionBudget", text));
+    assert_eq!(world.report(), ("DisruptionBudget", text));
     let before = world.readings;
     looks(&mut world, |budget| budget.desired_healthy = Some(3));
     assert_eq!((world.readings, world.open().len()), (before + 1, 1), "it is read again after 10 s");
@@ -52,7 +52,7 @@ fn a_budget_that_is_used_up_is_named() {
     looks(&mut world, |budget| budget.desired_healthy = Some(4));
     world.end("web-0", true);
     world.later(611);
-    assert_eq!((world.said().0, world.phase()), ("ProgressDeadlineExceeded", Some(Phase::Stalled)));
+    assert_eq!((world.report().0, world.phase()), ("ProgressDeadlineExceeded", Some(Phase::Stalled)));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_budget_that_its_controller_has_not_looked_at_lets_nothing_be() {
     let mut world = world(&[Budget { desired_healthy: None, ..budget(0) }]);
     world.settle();
     assert_eq!(world.open().len(), 0);
-    assert!(world.said().1.ends_with("PodDisruptionBudget web has no status for its present spec yet"));
+    assert!(world.report().1.ends_with("PodDisruptionBudget web has no status for its present spec yet"));
     looks(&mut world, |budget| budget.desired_healthy = Some(3));
     assert_eq!(world.run(), 1);
 }
@@ -87,7 +87,7 @@ fn a_pod_that_is_gone_uses_the_budget() {
     world.pods.remove(&gone);
     world.changed(&gone);
     world.settle();
-    assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
+    assert_eq!((world.open().len(), world.report().0), (0, "DisruptionBudget"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_budget_counts_pods_of_other_workloads_too() {
     // A Pod of another workload fails.
     looks(&mut world, |budget| budget.healthy = 5);
     world.end("web-0", true);
-    assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
+    assert_eq!((world.open().len(), world.report().0), (0, "DisruptionBudget"));
 }
 
 #[test]
@@ -120,10 +120,10 @@ fn budgets_are_read_before_a_pod_that_comes_at_the_end_is_begun_with() {
     for pod in ["a", "b", "c"] {
         world.updated(pod, "shop/web:v2");
     }
-    assert_eq!(world.said().0, "WaitingForController");
+    assert_eq!(world.report().0, "WaitingForController");
     let budgets = world.workload.as_mut().unwrap().budgets.as_mut().unwrap();
     budgets[0].desired_healthy = Some(4);
     world.put(of("", "shop/web:v1", "e"));
     world.later(1);
-    assert_eq!((world.open().len(), world.said().0), (0, "DisruptionBudget"));
+    assert_eq!((world.open().len(), world.report().0), (0, "DisruptionBudget"));
 }

@@ -7,7 +7,7 @@ use super::super::child::RESIZES;
 use super::updates::{image, of};
 use super::*;
 use crate::deed::Commit;
-use crate::template::{Change, Lacks, Size, Wanted};
+use crate::template::{Change, Delta, Size, Wanted};
 use crate::workload::UNKNOWN;
 use crate::workload::{Set, Sets, Template, Version};
 
@@ -42,7 +42,7 @@ impl World {
     /// The template changes its image from `old` to `new`, which may be equal.
     fn changes(&mut self, old: &str, new: &str, generation: i64) {
         let [before, after] = [old, new].map(|tag| format!("shop/web:{tag}"));
-        let change = if old == new { Change::InPlace(Lacks::default()) } else { image(&before, &after) };
+        let change = if old == new { Change::InPlace(Delta::default()) } else { image(&before, &after) };
         let template = self.workload.as_mut().unwrap().template.as_mut().unwrap();
         (template.generation, template.seen, template.holds) = (generation, true, true);
         template.committed = true;
@@ -77,13 +77,13 @@ impl World {
                     set.old = false;
                 }
                 (active[0].new, active[0].old) = (true, true);
-                template.changes.insert(String::new(), Change::InPlace(Lacks::default()));
+                template.changes.insert(String::new(), Change::InPlace(Delta::default()));
             }
             CommitStep::Keep(kept) => other(kept, false, true),
             CommitStep::Void(void) => other(void, false, false),
         }
         // A Pod of the new template is made before the controller knows of the write.
-        match self.late.take_if(|_| commit.step == CommitStep::Swap) {
+        match self.late_pod.take_if(|_| commit.step == CommitStep::Swap) {
             Some(late) => {
                 self.put(late);
                 Done::Retry("no answer".into())
@@ -108,7 +108,7 @@ fn every_pod_is_updated_before_the_replica_set_gets_the_template() {
     assert_eq!(world.committed, [CommitStep::Make, CommitStep::Swap]);
     assert_eq!((world.released, world.ended()), (Some(Strategy::Unpaused), Some(UpdateEnd::Updated)));
     assert_eq!(
-        world.said(),
+        world.report(),
         ("Updated", "Deployment web has revision id-v2: all Pods were updated in place")
     );
     let writes = world.writes;
@@ -126,7 +126,7 @@ fn what_a_pod_was_given_is_told_by_its_request_and_then_by_its_replica_set() {
     world.settle();
     assert_eq!((world.open(), world.begun.len()), (vec!["b"], 2), "another process knows");
     // The watch shows deletions late.
-    world.slow = true;
+    world.shows_deleted = true;
     for pod in ["b", "c"] {
         world.updated(pod, "shop/web:v2");
     }
@@ -134,7 +134,7 @@ fn what_a_pod_was_given_is_told_by_its_request_and_then_by_its_replica_set() {
     world.changes("v2", "v3", 3);
     world.later(1);
     assert_eq!(world.open(), ["a"]);
-    world.slow = false;
+    world.shows_deleted = false;
     world.asked.retain(|_, asked| asked.ended.is_none());
     for pod in ["a", "b", "c"] {
         world.updated(pod, "shop/web:v3");
@@ -147,7 +147,7 @@ fn what_a_pod_was_given_is_told_by_its_request_and_then_by_its_replica_set() {
 fn pods_that_were_updated_go_back_from_a_template_that_no_replica_set_has() {
     let mut world = World::deployment();
     world.rollout.spec.strategy.as_mut().unwrap().on_failure = OnFailure::RollBack;
-    let none = Change::InPlace(Lacks::default());
+    let none = Change::InPlace(Delta::default());
     world.back = [("id-v1".to_owned(), none.clone()), (String::new(), none)].into();
     world.settle();
     world.updated("a", "shop/web:v2");
@@ -204,7 +204,7 @@ fn a_pod_that_comes_in_the_midst_is_updated_if_it_is_old() {
     let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
     template.committed = false;
     world.updated("d", "shop/web:v2");
-    assert_eq!((world.committed.len(), world.said().0), (2, "WaitingForController"));
+    assert_eq!((world.committed.len(), world.report().0), (2, "WaitingForController"));
     world.put(of("", "shop/web:v1", "e"));
     world.put(of("", "shop/web:v2", "f"));
     // Admission pinned the image of another new Pod.
@@ -231,7 +231,7 @@ fn what_a_pod_has_of_a_template_that_nobody_keeps_goes_too() {
     // The Pod has the new image, but its request fails.
     world.pods.get_mut(&ObjectKey::new("shop", "b")).unwrap().containers[0].image = "shop/web:v2".into();
     world.end("b", false);
-    assert_eq!((world.said().0, world.revision("b")), ("PodsFailed", 0));
+    assert_eq!((world.report().0, world.revision("b")), ("PodsFailed", 0));
     world.changes("v1", "v1", 3);
     world.later(1);
     for pod in ["a", "b"] {
@@ -306,7 +306,7 @@ fn a_deployment_in_a_rolling_update_or_without_pods_is_released() {
     world.workload.as_mut().unwrap().template.as_mut().unwrap().sets.active.push(set("x", 2));
     world.settle();
     assert_eq!((world.begun.len(), world.ended()), (0, Some(UpdateEnd::NotInPlace)));
-    assert!(world.said().1.ends_with("a rolling update is under way"), "{}", world.said().1);
+    assert!(world.report().1.ends_with("a rolling update is under way"), "{}", world.report().1);
     let mut world = World::deployment();
     world.pods.clear();
     world.workload.as_mut().unwrap().desired = 0;
@@ -323,7 +323,7 @@ fn a_replica_set_that_cannot_be_written_says_so() {
     for pod in ["a", "b", "c"] {
         world.updated(pod, "shop/web:v2");
     }
-    let (reason, message) = world.said();
+    let (reason, message) = world.report();
     assert!(
         reason == "ReleaseRefused" && message.ends_with("no right to replicasets"),
         "{reason}: {message}"
@@ -386,14 +386,14 @@ fn another_class_of_service_goes_the_native_way() {
     let size = Size { container: "app".into(), resources: all(250), before: Resources::default() };
     let template = world.workload.as_mut().unwrap().template.as_mut().unwrap();
     for change in template.changes.values_mut() {
-        *change = Change::InPlace(Lacks { sizes: vec![size.clone()], ..Lacks::default() });
+        *change = Change::InPlace(Delta { sizes: vec![size.clone()], ..Delta::default() });
     }
     world.settle();
     assert_eq!((world.begun.len(), world.ended()), (0, Some(UpdateEnd::NotInPlace)));
     assert!(
-        world.said().1.contains("of the QoS class BestEffort and would become Burstable"),
+        world.report().1.contains("of the QoS class BestEffort and would become Burstable"),
         "{}",
-        world.said().1
+        world.report().1
     );
 }
 
@@ -411,7 +411,7 @@ fn another_field_beside_the_image_goes_the_native_way_in_mid_roll() {
     }
     world.later(1);
     assert_eq!((world.committed.len(), world.released), (0, Some(Strategy::Unpaused)));
-    assert_eq!((world.ended(), world.said().1.ends_with(why)), (Some(UpdateEnd::NotInPlace), true));
+    assert_eq!((world.ended(), world.report().1.ends_with(why)), (Some(UpdateEnd::NotInPlace), true));
 }
 
 /// The watch shows the Pod before the controller knows that the `ReplicaSet` has the new template.
@@ -423,7 +423,7 @@ fn a_pod_that_was_made_right_after_the_swap_is_current() {
         world.updated(pod, "shop/web:v2");
     }
     world.workload.as_mut().unwrap().template.as_mut().unwrap().committed = false;
-    world.late = Some(of("", "shop/web:v2", "d"));
+    world.late_pod = Some(of("", "shop/web:v2", "d"));
     // Nothing must begin for it meanwhile.
     world.rollout.spec.paused = true;
     world.updated("c", "shop/web:v2");

@@ -111,7 +111,7 @@ impl Scene {
                 request.metadata.resource_version = Some(version);
                 stored(key, uid, request)
             }
-            Action::Do { by, deed: Deed::AskWorkload(query) } => {
+            Action::Do { object, deed: Deed::AskWorkload(query) } => {
                 let labels = label_hashes(&query.labels);
                 let listed = self.pods.iter().filter(|pod| pod.has_labels(&labels)).map(|pod| Listed {
                     name: pod.key.name.clone(),
@@ -130,19 +130,19 @@ impl Scene {
                     ..Workload::default()
                 };
                 let deed = Box::new(Deed::AskWorkload(query));
-                vec![Event::DeedDone { by, deed, done: Done::Told(Box::new(workload)) }]
+                vec![Event::DeedDone { object, deed, done: Done::Read(Box::new(workload)) }]
             }
-            Action::Do { by, deed: Deed::Create(child) } if self.held.is_some() => {
-                self.held.iter_mut().for_each(|held| held.push((by.clone(), child.clone())));
+            Action::Do { object, deed: Deed::Create(child) } if self.held.is_some() => {
+                self.held.iter_mut().for_each(|held| held.push((object.clone(), child.clone())));
                 Vec::new()
             }
-            Action::Do { by, deed: Deed::Create(child) } => {
-                assert_eq!((by.kind, child.kind), (ID, recreate::ID));
+            Action::Do { object, deed: Deed::Create(child) } => {
+                assert_eq!((object.kind, child.kind), (ID, recreate::ID));
                 let owner = OwnerReference {
                     api_version: "pitstop.dev/v1alpha1".into(),
                     kind: "InPlaceRollout".into(),
-                    name: by.key.name.clone(),
-                    uid: by.uid.clone(),
+                    name: object.key.name.clone(),
+                    uid: object.uid.clone(),
                     controller: Some(true),
                     ..OwnerReference::default()
                 };
@@ -160,12 +160,12 @@ impl Scene {
                 self.requests.insert(child.key.clone(), made.clone());
                 let shown = Event::of(Watch::Upsert(Request::observe(made)));
                 let deed = Box::new(Deed::Create(child));
-                vec![Event::DeedDone { by, deed, done: Done::Effected }, shown]
+                vec![Event::DeedDone { object, deed, done: Done::Effected }, shown]
             }
-            Action::Do { by, deed: deed @ Deed::Delete { .. } } => {
+            Action::Do { object, deed: deed @ Deed::Delete { .. } } => {
                 let Deed::Delete { key, .. } = &deed else { unreachable!() };
                 let gone = Request::observe(self.requests.remove(key).unwrap());
-                let done = Event::DeedDone { by, deed: Box::new(deed), done: Done::Effected };
+                let done = Event::DeedDone { object, deed: Box::new(deed), done: Done::Effected };
                 vec![done, Event::of(Watch::Gone(gone))]
             }
             Action::WriteOrders { node, .. } => vec![Event::NodeWorkWritten(node, Outcome::Retry)],
@@ -378,9 +378,9 @@ fn requests_are_made_side_by_side_as_far_as_the_budget_and_their_namespace_let_t
         let mut made = vec![held(&scene)];
         // One request is created: another may be made if there is room. Then one ends.
         let mut all = scene.held.take().unwrap();
-        let (by, child) = all.swap_remove(0);
+        let (object, child) = all.swap_remove(0);
         let name = child::pod_of(&child).name;
-        for event in scene.carry_out(Action::Do { by, deed: Deed::Create(child) }) {
+        for event in scene.carry_out(Action::Do { object, deed: Deed::Create(child) }) {
             scene.held.get_or_insert_default();
             scene.happens(event);
         }

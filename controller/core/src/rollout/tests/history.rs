@@ -4,7 +4,7 @@ use pitstop_api::rollout::{RollResult, ServiceGap, TemplateChanges};
 
 use super::updates::image;
 use super::*;
-use crate::template::{Change, Lacks};
+use crate::template::{Change, Delta};
 
 const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
 
@@ -48,7 +48,7 @@ impl World {
         self.template().changes = [
             ("old".into(), lacks()),
             ("new".into(), lacks()),
-            ("newer".into(), Change::InPlace(Lacks::default())),
+            ("newer".into(), Change::InPlace(Delta::default())),
         ]
         .into();
         self.template().generation = 3;
@@ -106,7 +106,7 @@ fn a_roll_back_ends_with_the_gaps_of_both_ways() {
     world.updated("web-2", "shop/web:v2");
     world.out_for("web-1", 7_000);
     world.fails("web-1");
-    assert!(world.rolls().is_empty() && world.said().0 == "RollingBack");
+    assert!(world.rolls().is_empty() && world.report().0 == "RollingBack");
     world.out_for("web-2", 3_000);
     world.updated("web-2", "shop/web:v1");
     let rolled_back = is("old to new", RollResult::RolledBack, 3, 3);
@@ -115,7 +115,7 @@ fn a_roll_back_ends_with_the_gaps_of_both_ways() {
     world.parked = None;
     (world.template().parked, world.template().holds) = (None, false);
     world.settle();
-    assert_eq!((world.said().0, world.rolls()), ("Superseded", vec![rolled_back]));
+    assert_eq!((world.report().0, world.rolls()), ("Superseded", vec![rolled_back]));
 }
 
 #[test]

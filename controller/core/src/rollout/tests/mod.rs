@@ -27,12 +27,12 @@ use crate::config::Config;
 use crate::deed::{CommitStep, Deed, Done, Strategy};
 use crate::fixtures::{container, controller};
 use crate::hold::Force;
-use crate::hold::admission::Crowd;
+use crate::hold::admission::Usage;
 use crate::key::{KindId, ObjectKey};
-use crate::kind::{Ahead, Around, Cx, Ended, Kind as _, PodWrites, Relative, Sight};
-use crate::look::Look;
+use crate::kind::{Ahead, Cx, Ended, Kind as _, Lookup, PodWrites, Relative, Sight};
 use crate::plan::Urgency;
 use crate::pod::{Group, Pod};
+use crate::pod_check::PodCheck;
 use crate::time::Mono;
 use crate::workload::{Listed, Parked, Parking, Workload, revision_hash};
 
@@ -73,9 +73,9 @@ struct World {
     /// How the API server answers a create.
     create: Done,
     /// The watch does not show new requests.
-    lost: bool,
+    hides_new: bool,
     /// The watch still shows deleted requests.
-    slow: bool,
+    shows_deleted: bool,
     deletes: usize,
     /// Names of the Pods whose request began, in order.
     begun: Vec<String>,
@@ -102,7 +102,7 @@ struct World {
     /// The API server refuses these writes.
     refuses: bool,
     /// A Pod that appears when a `ReplicaSet` gets the new template; the answer is lost.
-    late: Option<Pod>,
+    late_pod: Option<Pod>,
     /// What the workload was released to.
     released: Option<Strategy>,
     /// How the API server answers a release.
@@ -114,11 +114,11 @@ struct World {
 
 struct Surroundings<'a>(&'a World);
 
-impl Around<Rollout> for Surroundings<'_> {
+impl Lookup<Rollout> for Surroundings<'_> {
     fn force(&self) -> Force {
         Force::default()
     }
-    fn crowd(&self) -> Option<Crowd<'_>> {
+    fn usage(&self) -> Option<Usage<'_>> {
         None
     }
     fn begun(&self) -> Vec<&Rollout> {
@@ -154,7 +154,7 @@ impl Around<Rollout> for Surroundings<'_> {
     fn selects_too_many(&self) -> bool {
         self.0.others == Others::TooMany
     }
-    fn given_by(&self, _: &Pod) -> Option<ObjectKey> {
+    fn older_rival(&self, _: &Pod) -> Option<ObjectKey> {
         if let Others::Gives(other) = &self.0.others { Some(other.clone()) } else { None }
     }
     fn children(&self, kind: KindId) -> Box<dyn Iterator<Item = Relative<'_>> + '_> {
@@ -223,8 +223,8 @@ impl World {
             groups: Vec::new(),
             others: Others::None,
             create: Done::Effected,
-            lost: false,
-            slow: false,
+            hides_new: false,
+            shows_deleted: false,
             deletes: 0,
             begun: Vec::new(),
             pulled: Vec::new(),
@@ -238,7 +238,7 @@ impl World {
             marked: Vec::new(),
             committed: Vec::new(),
             refuses: false,
-            late: None,
+            late_pod: None,
             released: None,
             release: Done::Effected,
             trial: Done::Effected,
@@ -268,8 +268,8 @@ impl World {
 
     fn plan(&mut self) -> Plan {
         let mut memory = std::mem::take(&mut self.memory);
-        let around = Surroundings(self);
-        let look = Look::default();
+        let lookup = Surroundings(self);
+        let pod_check = PodCheck::default();
         let writes = PodWrites { images: &[], images_now: false, resources: None, resources_open: false };
         let sight = Sight {
             request: &self.rollout,
@@ -284,10 +284,10 @@ impl World {
             writes,
             deed: self.unknown.as_ref(),
             doing: &self.doing,
-            look: &look,
+            pod_check: &pod_check,
             survey: None,
-            anew: None,
-            around: &around,
+            reinstated: None,
+            lookup: &lookup,
         };
         let config = self.config;
         let plan =
@@ -364,7 +364,7 @@ impl World {
                 }
                 workload.pods = query.pods.then(|| listed.collect());
                 workload.budgets = query.budgets.then(|| workload.budgets.unwrap_or_default());
-                Done::Told(Box::new(workload))
+                Done::Read(Box::new(workload))
             }
             Deed::Create(child) => {
                 if self.create != Done::Effected {
@@ -379,7 +379,7 @@ impl World {
                 }
                 let begins = child::begins(child);
                 if begins { &mut self.begun } else { &mut self.pulled }.push(pod.clone());
-                if self.lost {
+                if self.hides_new {
                     return Done::Effected;
                 }
                 let uid = format!("crr-{}", self.begun.len() + self.pulled.len());
@@ -396,13 +396,13 @@ impl World {
                 self.begun.push(pod.name.clone());
                 let asked = self.asked.get_mut(&(*kind, key.clone())).unwrap();
                 assert!(asked.uid == *uid && asked.suspended());
-                if !self.lost {
+                if !self.hides_new {
                     asked.spec["suspend"] = json!(false);
                 }
                 self.changed(pod);
                 Done::Effected
             }
-            Deed::Delete { .. } if self.slow => {
+            Deed::Delete { .. } if self.shows_deleted => {
                 self.deletes += 1;
                 Done::Effected
             }
@@ -411,10 +411,10 @@ impl World {
                 self.changed(&ObjectKey::new("shop", gone.pod));
                 Done::Effected
             }
-            Deed::MarkPod { key, uid, revision, of, .. } => {
+            Deed::MarkPod { key, uid, revision, kind, .. } => {
                 let pod = self.pods.get_mut(key).unwrap();
                 assert_eq!(pod.uid, *uid);
-                *if of.is_some() { &mut pod.revision } else { &mut pod.marked } = revision_hash(revision);
+                *if kind.is_some() { &mut pod.revision } else { &mut pod.marked } = revision_hash(revision);
                 self.marked.push(key.name.clone());
                 self.changed(key);
                 Done::Effected
@@ -485,7 +485,7 @@ impl World {
         self.rollout.status.phase
     }
 
-    fn said(&self) -> (&str, &str) {
+    fn report(&self) -> (&str, &str) {
         let last = pitstop_api::condition::find(&self.rollout.status.conditions, "Complete").unwrap();
         (&last.reason, &last.message)
     }

@@ -11,7 +11,7 @@ fn all_pods_are_restarted_within_the_budget() {
     let mut world = World::new("Deployment", &json!({}), &FIVE, 2);
     world.settle();
     assert_eq!((world.phase(), world.counts()), (Some(Phase::Progressing), (5, 0, 2, 0)));
-    assert_eq!(world.said().0, "Restarting");
+    assert_eq!(world.report().0, "Restarting");
     let interest: Vec<&str> =
         world.rollout.status.pods_of_interest.iter().map(|pod| pod.name.as_str()).collect();
     assert_eq!(interest, ["web-0", "web-1"]);
@@ -19,7 +19,7 @@ fn all_pods_are_restarted_within_the_budget() {
     assert_eq!(world.begun, FIVE);
     assert_eq!((world.phase(), world.counts()), (Some(Phase::Complete), (5, 5, 0, 0)));
     assert_eq!(world.rollout.status.restarted_at.as_deref(), Some("one"));
-    assert_eq!((world.said().0, &world.rollout.status.restart), ("Restarted", &None));
+    assert_eq!((world.report().0, &world.rollout.status.restart), ("Restarted", &None));
     assert!(world.asked.is_empty(), "what it has made is deleted");
     assert_eq!(world.readings, 2, "one to begin with, one to see that nobody is left");
     // Nothing more is wanted, and no rollout watches the Pods.
@@ -33,14 +33,15 @@ fn what_begins_says_how_many_pods_there_are() {
     while world.rollout.status.restart.is_none() {
         assert!(world.step());
     }
-    assert_eq!((world.counts(), world.said().1), ((5, 0, 0, 0), "0 of 5 Pods restarted, 0 in progress"));
+    assert_eq!((world.counts(), world.report().1), ((5, 0, 0, 0), "0 of 5 Pods restarted, 0 in progress"));
     // The Pods of an update are not listed before it begins.
     let mut world = World::parked();
     while world.rollout.status.update.is_none() {
         assert!(world.step());
     }
     assert_eq!(world.counts(), (0, 0, 0, 0));
-    assert!(world.said().1.starts_with("no Pod of StatefulSet web is counted so far"), "{:?}", world.said());
+    let message = world.report().1;
+    assert!(message.starts_with("no Pod of StatefulSet web is counted so far"), "{message}");
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn pods_that_are_unavailable_for_other_reasons_use_the_budget_up() {
     let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
     world.workload.as_mut().unwrap().desired = 3;
     world.settle();
-    assert_eq!((world.open().len(), world.said().0), (0, "WaitingForAvailability"));
+    assert_eq!((world.open().len(), world.report().0), (0, "WaitingForAvailability"));
     world.put(Pod { created: 200, ..pod("web-2") });
     world.settle();
     assert_eq!(world.open(), ["web-0"]);
@@ -143,7 +144,7 @@ fn the_canary_goes_first_and_is_watched_for_longer() {
     let strategy = json!({"maxUnavailable": "100%", "canary": {"pods": 2, "soakSeconds": 60}});
     let mut world = World::new("Deployment", &strategy, &FIVE, 1);
     world.settle();
-    assert_eq!((world.open().len(), world.said().0), (2, "WaitingForCanary"));
+    assert_eq!((world.open().len(), world.report().0), (2, "WaitingForCanary"));
     let soaks = |world: &World| -> Vec<i64> {
         world.asked.values().map(|a| a.spec["strategy"]["minStartedSeconds"].as_i64().unwrap()).collect()
     };
@@ -183,7 +184,7 @@ fn a_new_wish_begins_again_with_all_pods() {
     world.rollout.generation = Some(2);
     world.settle();
     assert_eq!(world.open(), ["web-1"], "its stop may have begun: it is waited for");
-    assert_eq!((world.asked.len(), world.said().0), (1, "Restarting"), "what has ended is deleted");
+    assert_eq!((world.asked.len(), world.report().0), (1, "Restarting"), "what has ended is deleted");
     world.end("web-1", true);
     assert_eq!(world.open(), ["web-0"]);
     world.run();
@@ -239,7 +240,7 @@ fn a_broken_pod_of_a_set_is_repaired_though_its_turn_is_last() {
 #[test]
 fn what_is_deleted_is_deleted_once() {
     let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 2);
-    world.slow = true;
+    world.shows_deleted = true;
     world.run();
     assert_eq!((world.phase(), world.asked.len()), (Some(Phase::Complete), 2));
     assert_eq!(world.deletes, 2, "the watch has not shown it yet");
@@ -328,7 +329,7 @@ fn a_partition_that_is_raised_leaves_done_what_is_done() {
 #[test]
 fn requests_have_names_of_their_own_that_tell_of_their_restart() {
     let rollout = rollout("Deployment", &json!({}));
-    let (one, two) = (child::mark(&rollout, "one"), child::mark(&rollout, "two"));
+    let (one, two) = (child::work_id(&rollout, "one"), child::work_id(&rollout, "two"));
     assert_ne!(one, two);
     let short = pod("web-1");
     let key = child::key(&one, &short);

@@ -32,8 +32,8 @@ fn what_the_first_node_has_pulled_is_what_all_get() {
     assert_eq!((world.open(), world.image_for("web-4")), (vec!["web-5"], &json!("shop/web:v2")));
     world.pulls("web-5", &digest('1'));
     let pinned = format!("shop/web:v2@{}", digest('1'));
-    let told = [TagMeaning { image: "shop/web:v2".into(), digest: digest('1') }];
-    assert_eq!(world.rollout.status.update.as_ref().unwrap().images, told);
+    let tags = [TagMeaning { image: "shop/web:v2".into(), digest: digest('1') }];
+    assert_eq!(world.rollout.status.update.as_ref().unwrap().images, tags);
     world.pulls("web-4", &digest('1'));
     world.pulls("web-3", &digest('2'));
     world.updated("web-5", &pinned);
@@ -46,7 +46,7 @@ fn what_the_first_node_has_pulled_is_what_all_get() {
         world.updated(pod, &pinned);
     }
     assert_eq!((world.phase(), world.released), (Some(Phase::Complete), Some(Strategy::Partition(0))));
-    assert_eq!(world.rollout.status.update.as_ref().unwrap().images, told);
+    assert_eq!(world.rollout.status.update.as_ref().unwrap().images, tags);
 }
 
 #[test]
@@ -67,14 +67,14 @@ fn a_pod_that_got_something_else_has_failed() {
             continue;
         }
         assert_eq!(
-            (world.said().0, world.open(), world.counts()),
+            (world.report().0, world.open(), world.counts()),
             ("PodsFailed", vec!["web-1"], (3, 0, 1, 1))
         );
         world.updated("web-1", &format!("shop/web:v2@{}", digest('1')));
-        let told = &world.rollout.status.pods_of_interest[0];
+        let failed = &world.rollout.status.pods_of_interest[0];
         let (first, other) = (digest('1'), digest('2'));
         let why = format!("TagMoved: this Pod has {other}, but the first Pod has {first}, of shop/web:v2");
-        assert_eq!((told.name.as_str(), &told.message), ("web-2", &why));
+        assert_eq!((failed.name.as_str(), &failed.message), ("web-2", &why));
         assert_eq!((world.marked.as_slice(), world.released), (&["web-1".to_owned()][..], None));
         // Without its request, the Pod is tried again, and gets the digest of the others.
         world.asked.retain(|_, asked| asked.pod != "web-2");

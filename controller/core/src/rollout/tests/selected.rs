@@ -75,7 +75,7 @@ fn they_get_the_image_one_after_another_and_are_marked() {
     marked.sort_unstable();
     assert_eq!(marked, ["a", "b", "c"]);
     assert_eq!((world.phase(), world.counts()), (Some(Phase::Complete), (3, 3, 0, 0)));
-    let (reason, message) = world.said();
+    let (reason, message) = world.report();
     assert_eq!(reason, "Updated");
     assert_eq!(
         message,
@@ -145,9 +145,9 @@ fn what_a_pod_cannot_get_is_told_of_that_pod() {
     ] {
         let mut world = world(&wish, &["a"]);
         world.settle();
-        assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "PodsFailed"), "{why}");
-        let told = &world.rollout.status.pods_of_interest[0];
-        assert!(told.name == "a" && told.message.contains(why), "{told:?}");
+        assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "PodsFailed"), "{why}");
+        let failed = &world.rollout.status.pods_of_interest[0];
+        assert!(failed.name == "a" && failed.message.contains(why), "{failed:?}");
         assert!(world.begun.is_empty());
     }
 }
@@ -157,8 +157,8 @@ fn another_rollout_that_selects_them_too_has_them_as_long_as_it_is_there() {
     let mut world = world(&image("2"), &["a"]);
     world.others = Others::Gives(ObjectKey::new("shop", "older"));
     world.settle();
-    let told = &world.rollout.status.pods_of_interest[0].message;
-    assert_eq!(told, "InPlaceRollout older is older, and selects the Pod, too");
+    let message = &world.rollout.status.pods_of_interest[0].message;
+    assert_eq!(message, "InPlaceRollout older is older, and selects the Pod, too");
     assert!(world.begun.is_empty());
     world.others = Others::None;
     world.later(61);
@@ -170,7 +170,7 @@ fn more_than_may_select_pods_wait() {
     let mut world = world(&image("2"), &["a"]);
     world.others = Others::TooMany;
     world.settle();
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "TooManySelectors"));
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "TooManySelectors"));
     assert_eq!((world.readings, world.groups.len()), (0, 0));
     world.others = Others::None;
     world.later(61);
@@ -204,15 +204,15 @@ fn a_restart_of_theirs_leaves_alone_what_they_have_got() {
     let marked = world.marked.len();
     world.wants(&json!({"restartedAt": "one"}));
     world.update();
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Complete), "Restarted"));
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Complete), "Restarted"));
     assert_eq!((world.begun.len(), world.marked.len()), (4, marked));
     world.later(60);
-    assert_eq!(world.said().0, "Restarted");
+    assert_eq!(world.report().0, "Restarted");
     // The same without images and resources.
     let mut world = self::world(&json!({"restartedAt": "one"}), &["a", "b"]);
     assert_eq!(world.run(), 1);
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Complete), "Restarted"));
-    assert!(world.groups.is_empty(), "nobody has to tell of them any more");
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Complete), "Restarted"));
+    assert!(world.groups.is_empty(), "nobody has to report them any more");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn the_next_process_goes_on() {
     world.restart();
     let writes = world.writes;
     world.settle();
-    assert_eq!((world.writes, world.phase()), (writes, Some(Phase::Complete)), "nothing new is told");
+    assert_eq!((world.writes, world.phase()), (writes, Some(Phase::Complete)), "nothing new is reported");
 }
 
 /// A wish that was given up may have changed Pods without a mark.
@@ -263,7 +263,7 @@ fn a_budget_for_some_of_them_counts_every_pod_that_is_away() {
     let mut world = world(&image("2"), &["a", "b", "c"]);
     world.workload.as_mut().unwrap().budgets = Some(vec![Budget { healthy: 1, ..budget }]);
     world.settle();
-    assert_eq!((world.said().0, world.begun.len()), ("DisruptionBudget", 0));
+    assert_eq!((world.report().0, world.begun.len()), ("DisruptionBudget", 0));
 }
 
 /// These fields need a template, which a selector does not have.
@@ -281,7 +281,7 @@ fn what_no_template_stands_behind_is_refused() {
     ] {
         let mut world = world(&wish, &["a"]);
         world.settle();
-        assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "Invalid"));
-        assert!(world.said().1.starts_with(field), "{}", world.said().1);
+        assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "Invalid"));
+        assert!(world.report().1.starts_with(field), "{}", world.report().1);
     }
 }

@@ -1,7 +1,7 @@
 //! What keeps a rollout from going on.
 
 use super::*;
-use crate::before::Before;
+use crate::blocker::Blocker;
 use crate::change::Named;
 
 const THREE: [&str; 3] = ["web-0", "web-1", "web-2"];
@@ -11,7 +11,7 @@ fn nothing_is_done_before_something_is_asked_for() {
     let mut world = World::new("Deployment", &json!({}), &THREE, 1);
     world.rollout.spec.restarted_at = None;
     world.settle();
-    assert_eq!((world.phase(), world.said().0, world.readings), (Some(Phase::Idle), "NothingRequested", 0));
+    assert_eq!((world.phase(), world.report().0, world.readings), (Some(Phase::Idle), "NothingRequested", 0));
     let complete = pitstop_api::condition::find(&world.rollout.status.conditions, "Complete").unwrap();
     assert_eq!(complete.status, pitstop_api::ConditionStatus::True, "there is nothing to wait for");
 }
@@ -24,7 +24,7 @@ fn as_many_failures_as_may_be_stop_it() {
     assert_eq!(world.open(), ["web-1"], "one may fail");
     world.end("web-1", false);
     assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Stalled)));
-    assert_eq!((world.said().0, world.counts()), ("PodsFailed", (3, 0, 0, 2)));
+    assert_eq!((world.report().0, world.counts()), ("PodsFailed", (3, 0, 0, 2)));
     let status = &world.rollout.status;
     assert!(pitstop_api::condition::find(&status.conditions, "Stalled").is_some());
     assert_eq!(status.pods_of_interest[0].message, "it did not come up");
@@ -44,7 +44,7 @@ fn a_failure_at_the_end_is_no_success() {
     let mut world = World::new("Deployment", &json!({"failureThreshold": 2}), &["web-0"], 1);
     world.settle();
     world.end("web-0", false);
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "PodsFailed"));
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "PodsFailed"));
     assert_eq!(world.rollout.status.restarted_at, None);
 }
 
@@ -56,10 +56,10 @@ fn a_pause_lets_what_has_begun_go_on() {
     world.end("web-0", true);
     assert_eq!((world.open().len(), world.phase()), (0, Some(Phase::Paused)));
     world.later(10_000);
-    assert_eq!(world.said().0, "Paused", "no progress is expected");
+    assert_eq!(world.report().0, "Paused", "no progress is expected");
     world.rollout.spec.paused = false;
     world.settle();
-    assert_eq!((world.open(), world.said().0), (vec!["web-1"], "Restarting"));
+    assert_eq!((world.open(), world.report().0), (vec!["web-1"], "Restarting"));
 }
 
 #[test]
@@ -69,18 +69,18 @@ fn no_progress_for_long_is_told() {
     world.rollout.spec.progress_deadline_seconds = Some(20);
     world.settle();
     world.later(29);
-    assert_eq!(world.said().0, "Restarting");
+    assert_eq!(world.report().0, "Restarting");
     world.later(1);
-    assert_eq!((world.said().0, world.phase()), ("ProgressDeadlineExceeded", Some(Phase::Stalled)));
+    assert_eq!((world.report().0, world.phase()), ("ProgressDeadlineExceeded", Some(Phase::Stalled)));
     world.end("web-0", true);
-    assert_eq!((world.said().0, world.open()), ("Restarting", vec!["web-1"]));
+    assert_eq!((world.report().0, world.open()), ("Restarting", vec!["web-1"]));
 }
 
 #[test]
 fn what_lets_no_pod_be_unavailable_needs_a_word() {
     let mut world = World::new("Deployment", &json!({}), &THREE, 0);
     world.settle();
-    assert_eq!((world.said().0, world.open().len()), ("NeedsUnavailability", 0));
+    assert_eq!((world.report().0, world.open().len()), ("NeedsUnavailability", 0));
     world.rollout.spec.strategy = Some(serde_json::from_value(json!({"maxUnavailable": 1})).unwrap());
     world.settle();
     assert_eq!(world.open(), ["web-0"]);
@@ -96,7 +96,7 @@ fn a_workload_that_is_not_there_is_looked_for_again() {
         let mut world = World::new("Deployment", &json!({}), &THREE, 1);
         let real = std::mem::replace(&mut world.workload, answer);
         world.settle();
-        assert_eq!((world.said().0, world.phase(), world.readings), (reason, Some(Phase::Stalled), 1));
+        assert_eq!((world.report().0, world.phase(), world.readings), (reason, Some(Phase::Stalled), 1));
         world.workload = real;
         assert_eq!(world.plan().wake_at, Some(Mono(10_000)));
         world.later(10);
@@ -109,18 +109,18 @@ fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
     let mut world = World::new("Deployment", &json!({}), &["web-0", "web-1"], 1);
     world.create = Done::Refused("exceeded quota".into());
     world.settle();
-    assert_eq!((world.said().0, world.phase()), ("RequestRefused", Some(Phase::Stalled)));
-    assert!(world.said().1.ends_with("exceeded quota"), "{}", world.said().1);
+    assert_eq!((world.report().0, world.phase()), ("RequestRefused", Some(Phase::Stalled)));
+    assert!(world.report().1.ends_with("exceeded quota"), "{}", world.report().1);
     assert_eq!(world.plan().wake_at, Some(Mono(10_000)));
     world.now = Mono(10_000);
-    let told = world.rollout.status.clone();
+    let before = world.rollout.status.clone();
     for _ in 0..4 {
         world.step();
-        assert_eq!(world.rollout.status, told, "another try tells nothing new");
+        assert_eq!(world.rollout.status, before, "another try changes nothing");
     }
     world.create = Done::Effected;
     world.later(10);
-    assert_eq!((world.open(), world.said().0), (vec!["web-0"], "Restarting"));
+    assert_eq!((world.open(), world.report().0), (vec!["web-0"], "Restarting"));
     // A refused Pod does not keep others from being restarted.
     world.create = Done::Refused("no such Pod".into());
     world.end("web-0", true);
@@ -133,11 +133,11 @@ fn what_the_api_server_refuses_to_make_is_told_in_its_words() {
 #[test]
 fn a_request_that_nobody_sees_is_made_again() {
     let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
-    world.lost = true;
+    world.hides_new = true;
     world.settle();
     world.later(29);
     assert_eq!(world.begun, ["web-0"], "the watch may be late");
-    world.lost = false;
+    world.hides_new = false;
     world.later(1);
     assert_eq!(world.begun, ["web-0", "web-0"], "it was deleted before the watch has shown it");
     world.run();
@@ -147,8 +147,8 @@ fn a_request_that_nobody_sees_is_made_again() {
 #[test]
 fn somebody_elses_request_of_that_name_is_a_failure() {
     let mut world = World::new("Deployment", &json!({}), &["web-0"], 1);
-    let mark = child::mark(&world.rollout, "one");
-    let key = child::key(&mark, &pod("web-0"));
+    let work_id = child::work_id(&world.rollout, "one");
+    let key = child::key(&work_id, &pod("web-0"));
     let asked = Asked {
         kind: RESTARTS,
         uid: "x".into(),
@@ -160,7 +160,7 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
     };
     world.asked.insert((RESTARTS, key), asked);
     world.settle();
-    assert_eq!((world.said().0, world.counts()), ("PodsFailed", (1, 0, 0, 1)));
+    assert_eq!((world.report().0, world.counts()), ("PodsFailed", (1, 0, 0, 1)));
     assert_eq!(
         world.rollout.status.pods_of_interest[0].message,
         "another client's object has the name of the request"
@@ -170,11 +170,11 @@ fn somebody_elses_request_of_that_name_is_a_failure() {
 #[test]
 fn the_older_rollout_of_a_workload_acts() {
     let mut world = World::new("Deployment", &json!({}), &THREE, 1);
-    let by = Before::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
-    world.ahead = Some(Ahead { by, until: None, has_pod: false, crowded: false });
+    let blocker = Blocker::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
+    world.ahead = Some(Ahead { blocker, until: None, has_pod: false, crowded: false });
     world.settle();
-    assert_eq!((world.said().0, world.readings), ("Conflict", 0));
-    assert!(world.said().1.contains("shop/older"), "{}", world.said().1);
+    assert_eq!((world.report().0, world.readings), ("Conflict", 0));
+    assert!(world.report().1.contains("shop/older"), "{}", world.report().1);
     world.ahead = None;
     world.settle();
     assert_eq!(world.open(), ["web-0"]);
@@ -184,8 +184,8 @@ fn the_older_rollout_of_a_workload_acts() {
 fn what_makes_no_sense_is_refused() {
     let mut world = World::new("Deployment", &json!({"canary": {"pods": 0}}), &THREE, 1);
     world.settle();
-    assert_eq!((world.said().0, world.readings), ("Invalid", 0));
-    assert!(world.said().1.starts_with("spec.strategy.canary.pods"), "{}", world.said().1);
+    assert_eq!((world.report().0, world.readings), ("Invalid", 0));
+    assert!(world.report().1.starts_with("spec.strategy.canary.pods"), "{}", world.report().1);
 }
 
 #[test]
@@ -201,9 +201,10 @@ fn a_canary_that_fails_stops_it() {
     let mut world =
         World::new("Deployment", &json!({"failureThreshold": 3, "canary": {"pods": 1}}), &THREE, 3);
     world.settle();
-    assert_eq!((world.open().len(), world.said().0), (1, "WaitingForCanary"));
+    assert_eq!((world.open().len(), world.report().0), (1, "WaitingForCanary"));
     world.end("web-0", false);
-    assert_eq!((world.open().len(), world.said().0, world.phase()), (0, "PodsFailed", Some(Phase::Stalled)));
+    assert_eq!(world.open().len(), 0);
+    assert_eq!((world.report().0, world.phase()), ("PodsFailed", Some(Phase::Stalled)));
 }
 
 /// While nothing is done, the engine does not report the Pods, so earlier knowledge is outdated.
@@ -218,9 +219,9 @@ fn what_was_known_before_a_stop_is_looked_at_anew() {
         match stop {
             "invalid" => world.rollout.spec.progress_deadline_seconds = Some(0),
             "conflict" => {
-                let by =
-                    Before::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
-                world.ahead = Some(Ahead { by, until: None, has_pod: false, crowded: false });
+                let blocker =
+                    Blocker::Request(Named { kind: super::super::ID, key: ObjectKey::new("shop", "older") });
+                world.ahead = Some(Ahead { blocker, until: None, has_pod: false, crowded: false });
             }
             "unreadable" => world.workload = Err(Done::Refused("forbidden".into())),
             _ => world.workload.as_mut().unwrap().controllers = vec!["owner-2".into()],
@@ -268,10 +269,10 @@ fn a_new_wish_has_its_own_time() {
     let mut world = World::new("Deployment", &json!({}), &THREE, 1);
     world.settle();
     world.later(700);
-    assert_eq!(world.said().0, "ProgressDeadlineExceeded");
+    assert_eq!(world.report().0, "ProgressDeadlineExceeded");
     world.rollout.spec.restarted_at = Some("two".into());
     world.settle();
-    assert_eq!(world.said().0, "Restarting");
+    assert_eq!(world.report().0, "Restarting");
 }
 
 #[test]

@@ -4,12 +4,12 @@ use pitstop_api::rollout::{TemplateChanges, UpdateEnd};
 
 use super::*;
 use crate::pod::Container;
-use crate::template::{Change, Image, Lacks};
+use crate::template::{Change, Delta, Image};
 use crate::workload::{Sets, Template};
 
 pub(super) fn image(before: &str, image: &str) -> Change {
     let image = Image { container: "app".into(), image: image.into(), before: before.into() };
-    Change::InPlace(Lacks { images: vec![image], ..Lacks::default() })
+    Change::InPlace(Delta { images: vec![image], ..Delta::default() })
 }
 
 pub(super) fn of(revision: &str, image: &str, name: &str) -> Pod {
@@ -52,7 +52,7 @@ impl World {
             back: None,
             changes: [
                 ("old".into(), image("shop/web:v1", "shop/web:v2")),
-                ("new".into(), Change::InPlace(Lacks::default())),
+                ("new".into(), Change::InPlace(Delta::default())),
             ]
             .into(),
             sets: Sets::default(),
@@ -96,7 +96,7 @@ fn every_pod_gets_the_image_then_its_mark_and_the_workload_is_released() {
     world.settle();
     for pod in ["web-2", "web-1", "web-0"] {
         assert_eq!((world.open(), world.phase()), (vec![pod], Some(Phase::Progressing)));
-        assert_eq!(world.said().0, "Updating");
+        assert_eq!(world.report().0, "Updating");
         let asked = world.asked.values().find(|asked| asked.pod == pod).unwrap();
         assert_eq!(asked.spec["containers"], json!([{"name": "app", "image": "shop/web:v2"}]));
         assert_eq!((world.released, asked.spec["observeSeconds"].as_i64()), (None, Some(0)));
@@ -108,7 +108,8 @@ fn every_pod_gets_the_image_then_its_mark_and_the_workload_is_released() {
     assert_eq!(world.marked, ["web-2", "web-1", "web-0"]);
     assert_eq!(world.released, Some(Strategy::Partition(0)));
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Complete), Some(UpdateEnd::Updated)));
-    assert_eq!(world.said(), ("Updated", "StatefulSet web has revision new: all Pods were updated in place"));
+    let message = "StatefulSet web has revision new: all Pods were updated in place";
+    assert_eq!(world.report(), ("Updated", message));
     assert_eq!(world.rollout.status.update.as_ref().unwrap().generation, 2);
     assert!(world.asked.is_empty(), "its requests are deleted");
     let writes = world.writes;
@@ -147,7 +148,7 @@ fn it_is_not_released_before_its_controller_makes_new_pods_of_the_revision() {
     for pod in ["web-2", "web-1", "web-0"] {
         world.updated(pod, "shop/web:v2");
     }
-    assert_eq!((world.released, world.said().0), (None, "WaitingForController"));
+    assert_eq!((world.released, world.report().0), (None, "WaitingForController"));
     // An evicted Pod came back with the old image.
     world.put(Pod { uid: "again".into(), ..of("old", "shop/web:v1", "web-1") });
     world.later(1);
@@ -169,7 +170,7 @@ fn a_pod_with_a_request_of_somebody_else_is_waited_for() {
     let asked = Asked { kind: UPDATES, uid, owner, pod, spec: Value::Null, ended: None, pulled: None };
     world.asked.insert(key.clone(), asked);
     world.settle();
-    assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it takes the only place");
+    assert_eq!((world.begun.len(), world.counts()), (0, (3, 0, 1, 0)), "it uses up the budget");
     assert_eq!(world.rollout.status.pods_of_interest[0].message, "waits for a request of another client");
     world.has("web-2", "shop/web:v1");
     world.asked.get_mut(&key).unwrap().ended = Some(true);
@@ -191,12 +192,12 @@ fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in
     for _ in 0..590 {
         world.later(1);
     }
-    assert_eq!(world.said().0, "WaitingForController");
+    assert_eq!(world.report().0, "WaitingForController");
     assert!((60..90).contains(&(world.readings - before)), "{}", world.readings - before);
     world.later(20);
     let why = "3 of 3 Pods updated, 0 in progress: the controller of StatefulSet web has not counted them as \
                updated for 600 s (spec.progressDeadlineSeconds); that of a StatefulSet waits until all Pods are ready";
-    assert_eq!((world.said(), world.phase()), (("ProgressDeadlineExceeded", why), Some(Phase::Stalled)));
+    assert_eq!((world.report(), world.phase()), (("ProgressDeadlineExceeded", why), Some(Phase::Stalled)));
     let before = world.readings;
     for _ in 0..600 {
         world.later(1);
@@ -215,7 +216,7 @@ fn a_change_that_running_pods_cannot_get_goes_the_native_way() {
     world.settle();
     assert_eq!((world.begun.len(), world.released), (0, Some(Strategy::Partition(0))));
     assert_eq!((world.phase(), world.ended()), (Some(Phase::Idle), Some(UpdateEnd::NotInPlace)));
-    let (reason, message) = world.said();
+    let (reason, message) = world.report();
     assert!(reason == "NotInPlace" && message.ends_with(why), "{message}");
 }
 
@@ -227,13 +228,13 @@ fn the_template_goes_back_and_what_pods_have_of_the_other_revision_goes_too() {
     // The Pod has the new image, its request fails, and its mark is the old one.
     world.pods.get_mut(&ObjectKey::new("shop", "web-1")).unwrap().containers[0].image = "shop/web:v2".into();
     world.end("web-1", false);
-    assert_eq!(world.said().0, "PodsFailed");
+    assert_eq!(world.report().0, "PodsFailed");
     *world.template() = Template {
         generation: 3,
         revision: Some("old".into()),
         changes: [
             ("new".into(), image("shop/web:v2", "shop/web:v1")),
-            ("old".into(), Change::InPlace(Lacks::default())),
+            ("old".into(), Change::InPlace(Delta::default())),
         ]
         .into(),
         ..world.template().clone()
@@ -277,7 +278,7 @@ fn who_releases_it_before_older_requests_are_over_takes_it_over() {
     let mut world = World::parked();
     world.settle();
     world.template().revision = Some("old".into());
-    world.template().changes = [("old".into(), Change::InPlace(Lacks::default()))].into();
+    world.template().changes = [("old".into(), Change::InPlace(Delta::default()))].into();
     world.template().generation = 3;
     world.parked = Some(parked(TargetKind::StatefulSet, 3));
     world.settle();
@@ -294,7 +295,7 @@ fn what_cannot_be_released_says_so_and_is_tried_again() {
     let mut world = World::parked();
     world.parks("none");
     world.settle();
-    let (reason, message) = world.said();
+    let (reason, message) = world.report();
     assert_eq!(reason, "UnknownPark");
     assert!(
         message.contains("pitstop.dev/parked of StatefulSet web is \"none\"; it must be the partition"),
@@ -306,7 +307,7 @@ fn what_cannot_be_released_says_so_and_is_tried_again() {
     for pod in ["web-2", "web-1", "web-0"] {
         world.updated(pod, "shop/web:v2");
     }
-    assert_eq!((world.phase(), world.said().0), (Some(Phase::Stalled), "ReleaseRefused"));
+    assert_eq!((world.phase(), world.report().0), (Some(Phase::Stalled), "ReleaseRefused"));
     world.release = Done::Effected;
     world.later(10);
     assert_eq!(world.ended(), Some(UpdateEnd::Updated));
@@ -335,8 +336,8 @@ fn a_native_one_leaves_a_parked_workload_alone() {
 }
 
 fn armed(world: &World) -> (bool, &str) {
-    let said = pitstop_api::condition::find(&world.rollout.status.conditions, "Armed").unwrap();
-    (world.rollout.more, &said.reason)
+    let armed = pitstop_api::condition::find(&world.rollout.status.conditions, "Armed").unwrap();
+    (world.rollout.more, &armed.reason)
 }
 
 #[test]
@@ -378,7 +379,7 @@ fn a_rollout_whose_workload_cannot_be_released_any_more_is_armed_no_more() {
     for pod in ["web-2", "web-1", "web-0"] {
         world.updated(pod, "shop/web:v2");
     }
-    assert_eq!((armed(&world), world.said().0), ((false, "CannotRelease"), "ReleaseRefused"));
+    assert_eq!((armed(&world), world.report().0), ((false, "CannotRelease"), "ReleaseRefused"));
 }
 
 /// `kubectl rollout restart`, together with a new image of one container.
@@ -389,7 +390,7 @@ fn a_restart_follows_the_image_and_spares_the_container_that_has_it() {
         pod.containers.push(container("other"));
     }
     let Change::InPlace(lacks) = image("shop/web:v1", "shop/web:v2") else { panic!() };
-    world.template().changes.insert("old".into(), Change::InPlace(Lacks { restart: true, ..lacks }));
+    world.template().changes.insert("old".into(), Change::InPlace(Delta { restart: true, ..lacks }));
     world.settle();
     for pod in ["web-2", "web-1", "web-0"] {
         assert_eq!(world.open(), [pod]);
@@ -403,7 +404,7 @@ fn a_restart_follows_the_image_and_spares_the_container_that_has_it() {
     assert_eq!((world.marked.len(), world.ended()), (3, Some(UpdateEnd::Updated)));
     // Only a restart.
     let mut world = World::parked();
-    let restart = Lacks { restart: true, ..Lacks::default() };
+    let restart = Delta { restart: true, ..Delta::default() };
     world.template().changes.insert("old".into(), Change::InPlace(restart));
     assert_eq!(world.run(), 1);
     assert_eq!((world.begun.len(), world.marked.len()), (3, 3));

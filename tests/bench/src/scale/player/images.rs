@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as core;
 use pitstop_api::id::ContainerId;
 use pitstop_api::logic::machine::Now;
-use pitstop_daemon_core::{Image, Look, Named, Newest, Watch};
+use pitstop_daemon_core::{Image, Look, NamedContainer, NewestContainer, Watch};
 
 use super::machine::{Due, NOTICE, Player, STOP};
 use super::pod::{Container, IMAGE, reference};
@@ -69,7 +69,7 @@ impl Player {
         let container = self.ids.get(id.as_str());
         let container = container.and_then(|(pod, at)| self.pods.get(*pod)?.containers.get(*at));
         let named = self.facts(node, id.as_str()).zip(container);
-        let named = named.map(|(facts, container)| Named {
+        let named = named.map(|(facts, container)| NamedContainer {
             facts,
             asked: container.image.clone(),
             references: Vec::new(),
@@ -99,8 +99,8 @@ impl Player {
 }
 
 /// The newest instance of a container.
-fn newest(container: &Container) -> Option<Newest> {
-    Some(Newest {
+fn newest(container: &Container) -> Option<NewestContainer> {
+    Some(NewestContainer {
         id: ContainerId::parse(&container.id).ok()?,
         runs: container.ended.is_none(),
         started: true,

@@ -11,7 +11,7 @@ use pitstop_api::logic::time::{Mono, seconds};
 use pitstop_api::logic::watch::Part;
 use pitstop_api::nodework::{NodeWorkStatus, RuntimeInfo};
 use pitstop_daemon_core::{
-    Action as Wanted, Book, CallFailure, ContainerState, Daemon, Event as Told, Facts, Identity, Outcome,
+    Action as Output, Book, CallFailure, ContainerState, Daemon, Event as Input, Facts, Identity, Outcome,
     Watch,
 };
 use serde_json::Value;
@@ -28,7 +28,7 @@ const START: Duration = Duration::from_millis(20);
 /// Delay after a failed write of a Pod's status.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// An input of the nodes.
+/// What happens to the nodes.
 pub(crate) enum Event {
     /// A book changed, with the name of its node.
     Books(Watch<(String, Book)>),
@@ -42,7 +42,7 @@ pub(crate) enum Event {
     Tick,
 }
 
-/// An output of the nodes.
+/// What the nodes do.
 pub(crate) enum Action {
     /// Replace the status of a node's book.
     WriteBook { node: String, resource_version: String, status: Box<NodeWorkStatus> },
@@ -106,35 +106,35 @@ impl Player {
 
     fn books(&mut self, now: Now, watch: Watch<(String, Book)>, out: &mut Vec<Action>) {
         match watch {
-            Watch::Upsert((node, book)) => self.tell(now, &node, Told::Book(Watch::Upsert(book)), out),
-            Watch::Gone((node, book)) => self.tell(now, &node, Told::Book(Watch::Gone(book)), out),
+            Watch::Upsert((node, book)) => self.deliver(now, &node, Input::Book(Watch::Upsert(book)), out),
+            Watch::Gone((node, book)) => self.deliver(now, &node, Input::Book(Watch::Gone(book)), out),
             Watch::Listed(Part { objects, first, last }) => {
                 if first {
                     self.unlisted = self.nodes.keys().cloned().collect();
                 }
                 for (node, book) in objects {
                     self.unlisted.remove(&node);
-                    self.tell(now, &node, Told::Book(Watch::list(vec![book])), out);
+                    self.deliver(now, &node, Input::Book(Watch::list(vec![book])), out);
                 }
                 for node in last.then(|| std::mem::take(&mut self.unlisted)).into_iter().flatten() {
-                    self.tell(now, &node, Told::Book(Watch::list(Vec::new())), out);
+                    self.deliver(now, &node, Input::Book(Watch::list(Vec::new())), out);
                 }
             }
         }
     }
 
-    /// Sends an event to a node's daemon, and carries out its actions on the runtime.
-    fn tell(&mut self, now: Now, node: &str, event: Told, out: &mut Vec<Action>) {
-        let mut events = VecDeque::from([event]);
+    /// Delivers an input to a node's daemon, and carries out its outputs on the runtime.
+    fn deliver(&mut self, now: Now, node: &str, input: Input, out: &mut Vec<Action>) {
+        let mut inputs = VecDeque::from([input]);
         if !self.nodes.contains_key(node) {
             self.nodes.insert(node.to_owned(), Node { daemon: daemon(node), wake: None });
             let info = RuntimeInfo { name: "played".to_owned(), version: "1".to_owned() };
-            events.push_front(Told::Runtime(info));
+            inputs.push_front(Input::Runtime(info));
         }
-        while let Some(event) = events.pop_front() {
+        while let Some(input) = inputs.pop_front() {
             let Some(played) = self.nodes.get_mut(node) else { return };
-            for wanted in played.daemon.step(now.mono, event) {
-                self.carry_out(now, node, wanted, &mut events, out);
+            for output in played.daemon.step(now.mono, input) {
+                self.carry_out(now, node, output, &mut inputs, out);
             }
         }
         let Some(played) = self.nodes.get_mut(node) else { return };
@@ -152,37 +152,37 @@ impl Player {
         &mut self,
         now: Now,
         node: &str,
-        wanted: Wanted,
-        events: &mut VecDeque<Told>,
+        output: Output,
+        inputs: &mut VecDeque<Input>,
         out: &mut Vec<Action>,
     ) {
         let never = || CallFailure { retry: false, message: "this is not played".to_owned() };
-        match wanted {
-            Wanted::Inspect { order_id, container_id } => {
-                events.push_back(Told::Inspected(order_id, Ok(self.facts(node, container_id.as_str()))));
+        match output {
+            Output::Inspect { order_id, container_id } => {
+                inputs.push_back(Input::Inspected(order_id, Ok(self.facts(node, container_id.as_str()))));
             }
-            Wanted::Stop { order_id, container_id, grace_seconds } => {
+            Output::Stop { order_id, container_id, grace_seconds } => {
                 if !self.stop(now, node, &order_id, container_id.as_str(), grace_seconds) {
-                    events.push_back(Told::Stopped(order_id, Ok(())));
+                    inputs.push_back(Input::Stopped(order_id, Ok(())));
                 }
             }
-            Wanted::RunHook { order_id, .. } => events.push_back(Told::HookDone(order_id, Ok(()))),
-            Wanted::ReadCgroups { order_id, .. } => {
-                events.push_back(Told::CgroupsRead(order_id, Err(never())));
+            Output::RunHook { order_id, .. } => inputs.push_back(Input::HookDone(order_id, Ok(()))),
+            Output::ReadCgroups { order_id, .. } => {
+                inputs.push_back(Input::CgroupsRead(order_id, Err(never())));
             }
-            Wanted::ReadResources { order_id, .. } => {
-                events.push_back(Told::ResourcesRead(order_id, Err(never())));
+            Output::ReadResources { order_id, .. } => {
+                inputs.push_back(Input::ResourcesRead(order_id, Err(never())));
             }
-            Wanted::Resize { order_id, .. } => events.push_back(Told::Resized(order_id, Err(never()))),
-            Wanted::LookAtImage { order_id, container_id, image, .. } => {
+            Output::Resize { order_id, .. } => inputs.push_back(Input::Resized(order_id, Err(never()))),
+            Output::LookAtImage { order_id, container_id, image, .. } => {
                 let look = self.look_at_image(node, &container_id, &image);
-                events.push_back(Told::ImageSeen(order_id, Ok(Box::new(look))));
+                inputs.push_back(Input::ImageSeen(order_id, Ok(Box::new(look))));
             }
-            Wanted::Pull { image, .. } => self.pull(now, node, image),
+            Output::Pull { image, .. } => self.pull(now, node, image),
             // The pull ends by itself.
-            Wanted::CancelPull { .. } => {}
-            Wanted::WriteBack { held } => events.push_back(Told::WrittenBack(held.pod.uid, Err(never()))),
-            Wanted::WriteStatus { resource_version, status } => {
+            Output::CancelPull { .. } => {}
+            Output::WriteBack { held } => inputs.push_back(Input::WrittenBack(held.pod.uid, Err(never()))),
+            Output::WriteStatus { resource_version, status } => {
                 out.push(Action::WriteBook { node: node.to_owned(), resource_version, status });
             }
         }
@@ -222,17 +222,17 @@ impl Player {
         true
     }
 
-    fn come(&mut self, now: Now, due: Due, out: &mut Vec<Action>) {
+    fn handle_due(&mut self, now: Now, due: Due, out: &mut Vec<Action>) {
         match due {
             Due::Daemon(node) => {
                 if let Some(played) = self.nodes.get_mut(&node) {
                     played.wake = None;
-                    self.tell(now, &node, Told::Tick, out);
+                    self.deliver(now, &node, Input::Tick, out);
                 }
             }
             Due::Pulled(node, image) => {
                 self.has_pulled(&node, &image);
-                self.tell(now, &node, Told::Pulled(image, Ok(())), out);
+                self.deliver(now, &node, Input::Pulled(image, Ok(())), out);
             }
             Due::Ends(pod, container, restarts) => self.ends(now, (pod, container), restarts, out),
             Due::Noticed(pod, container) => {
@@ -254,7 +254,7 @@ impl Player {
         instance.ended = Some(now.wall);
         self.due.insert((now.mono.after(NOTICE), Due::Noticed(pod, container)));
         for (node, order_id) in self.stops.remove(&at).unwrap_or_default() {
-            self.tell(now, &node, Told::Stopped(order_id, Ok(())), out);
+            self.deliver(now, &node, Input::Stopped(order_id, Ok(())), out);
         }
     }
 
@@ -307,7 +307,7 @@ impl Machine for Player {
         match event {
             Event::Books(watch) => self.books(now, watch, &mut out),
             Event::BookWritten(node, outcome) => {
-                self.tell(now, &node, Told::StatusWritten(outcome), &mut out);
+                self.deliver(now, &node, Input::StatusWritten(outcome), &mut out);
             }
             Event::PodWritten(pod, ok) => self.pod_written(now, pod, ok, &mut out),
             Event::Specs(watch) => self.specs(now, watch),
@@ -315,7 +315,7 @@ impl Machine for Player {
         }
         while self.due.first().is_some_and(|(at, _)| *at <= now.mono) {
             if let Some((_, due)) = self.due.pop_first() {
-                self.come(now, due, &mut out);
+                self.handle_due(now, due, &mut out);
             }
         }
         out

@@ -77,14 +77,14 @@ fn a_container_is_stopped_by_order_and_the_next_one_has_another_id() {
     let (mut player, id) = ordered(false);
     let (when, actions) = next(&mut player);
     assert_eq!(when, 1_041);
-    let told = statuses(&actions);
-    assert_eq!(told[0]["state"]["terminated"]["containerID"], format!("containerd://{id}"));
+    let written = statuses(&actions);
+    assert_eq!(written[0]["state"]["terminated"]["containerID"], format!("containerd://{id}"));
     player.handle(at(1_045), Event::PodWritten(0, true));
     let (when, actions) = next(&mut player);
     assert_eq!(when, 1_061);
-    let told = statuses(&actions);
-    assert_ne!(told[0]["containerID"], format!("containerd://{id}"));
-    assert_eq!((&told[0]["ready"], &told[0]["restartCount"]), (&true.into(), &1.into()));
+    let written = statuses(&actions);
+    assert_ne!(written[0]["containerID"], format!("containerd://{id}"));
+    assert_eq!((&written[0]["ready"], &written[0]["restartCount"]), (&true.into(), &1.into()));
     assert_eq!(player.facts("n1", &id).unwrap().state, ContainerState::Exited);
 }
 

@@ -90,8 +90,8 @@ impl Pod {
     pub(crate) fn status(&self, now: DateTime<Utc>, note: &str) -> Value {
         let time = now.to_rfc3339_opts(SecondsFormat::Secs, true);
         let ready = self.containers.iter().all(|container| container.ended.is_none());
-        let told = |holds: bool| if holds { "True" } else { "False" };
-        let condition = |type_: &str, holds: bool, message: &str| json!({"type": type_, "status": told(holds), "lastTransitionTime": time, "message": message});
+        let status = |holds: bool| if holds { "True" } else { "False" };
+        let condition = |type_: &str, holds: bool, message: &str| json!({"type": type_, "status": status(holds), "lastTransitionTime": time, "message": message});
         json!({"status": {
             "phase": "Running", "hostIP": "10.0.0.1", "podIP": "10.1.0.1", "qosClass": "Burstable", "startTime": time,
             "conditions": [

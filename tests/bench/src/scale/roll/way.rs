@@ -109,7 +109,7 @@ impl Bench<'_> {
 impl Way {
     /// Number of the controller's writes of that kind.
     fn written(&self, what: &str) -> usize {
-        let of = self.ledger.writes().of.get(&format!("pitstop-controller: {what}"));
+        let of = self.ledger.writes().counts.get(&format!("pitstop-controller: {what}"));
         of.map_or(0, |count| count.all)
     }
 }
@@ -120,7 +120,7 @@ fn own_writes(by_rollout: &Way, by_requests: &Way) -> usize {
     let own = by_rollout
         .ledger
         .writes()
-        .of
+        .counts
         .iter()
         .filter(|(what, _)| OWN.iter().any(|resource| what.ends_with(&format!(" {resource}"))));
     let own: usize = own.map(|(_, count)| count.all).sum();
@@ -155,9 +155,9 @@ pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: us
     let cpu = |way: &Way| way.cpu.as_secs_f64();
     let peak = |way: &Way| mib(way.peak);
     let part = |of: &dyn Fn(&Way) -> f64| ratio(of(by_rollout), of(by_requests));
-    let told = |name: &str, of: &dyn Fn(&Way) -> f64, unit: &str| {
+    let plain = |name: &str, of: &dyn Fn(&Way) -> f64, unit: &str| {
         let both = [("requests", by_requests), ("rollout", by_rollout)];
-        both.map(|(by, way)| Figure::told(format!("{what} by {by}: {name}"), of(way), unit))
+        both.map(|(by, way)| Figure::plain(format!("{what} by {by}: {name}"), of(way), unit))
     };
     let own = own_writes(by_rollout, by_requests);
     let of_requests = writes(by_rollout) - each(own);
@@ -166,9 +166,9 @@ pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: us
         Figure::all(format!("{what} by rollout: requests {verb}d"), count, pods)
     });
     let mut figures: Vec<Figure> = Vec::new();
-    figures.extend(told("time", &|way| way.seconds, "s"));
+    figures.extend(plain("time", &|way| way.seconds, "s"));
     figures.push(Figure::most(format!("{what}: time, rollout/requests"), part(&|way| way.seconds), TIME, ""));
-    figures.extend(told("writes for a Pod", &writes, ""));
+    figures.extend(plain("writes for a Pod", &writes, ""));
     figures.extend([
         Figure::most(format!("{what} by rollout: writes of itself for a Pod"), each(own), WRITES, ""),
         Figure::most(
@@ -179,10 +179,10 @@ pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: us
         ),
     ]);
     figures.extend(children);
-    figures.extend(told("reads for a Pod", &|way| each(way.ledger.reads()), ""));
-    figures.extend(told("processor time for 1,000 Pods", &|way| cpu(way) / number(pods.max(1)) * 1e3, "s"));
+    figures.extend(plain("reads for a Pod", &|way| each(way.ledger.reads()), ""));
+    figures.extend(plain("processor time for 1,000 Pods", &|way| cpu(way) / number(pods.max(1)) * 1e3, "s"));
     figures.push(Figure::most(format!("{what}: processor time, rollout/requests"), part(&cpu), CPU, ""));
-    figures.extend(told("largest resident memory", &peak, "MiB"));
+    figures.extend(plain("largest resident memory", &peak, "MiB"));
     figures.push(Figure::most(
         format!("{what}: largest resident memory, rollout/requests"),
         part(&peak),

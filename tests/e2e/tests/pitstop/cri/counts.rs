@@ -6,7 +6,7 @@ use pitstop_e2e::resizes::{Group, MI, api, groups, resize, web};
 use pitstop_e2e::{Result, SHORT, pods, stories, until};
 use serde_json::json;
 
-use super::{BEFORE, delete, have, larger, on_old_cluster, succeeds};
+use super::{BEFORE, delete, larger, on_old_cluster, succeeds, until_groups};
 
 #[test]
 fn the_later_request_counts_until_it_is_deleted() -> Result<()> {
@@ -29,11 +29,11 @@ fn the_later_request_counts_until_it_is_deleted() -> Result<()> {
         ];
         assert_eq!(groups(&ns.pod("web").await?, "app")?, beside(second));
         delete(ns, "second").await?;
-        have(ns, beside(first)).await?;
+        until_groups(ns, beside(first)).await?;
         delete(ns, "first").await?;
-        have(ns, beside(BEFORE)).await?;
+        until_groups(ns, beside(BEFORE)).await?;
         delete(ns, "beside").await?;
-        let after = have(ns, BEFORE).await?;
+        let after = until_groups(ns, BEFORE).await?;
         pods::assert_untouched(&before, &after, "app")?;
         pods::assert_untouched(&before, &after, "proxy")
     })
@@ -48,14 +48,14 @@ fn the_earlier_request_may_go_first() -> Result<()> {
         delete(ns, "first").await?;
         let [container, pod] = BEFORE;
         let second = [Group { quota: 40_000, ..container }, Group { quota: 60_000, ..pod }];
-        have(ns, second).await?;
+        until_groups(ns, second).await?;
         // A third request builds on the second.
         succeeds(ns, resize("third", "app", &json!({"limits": {"cpu": "x2"}}))).await?;
-        have(ns, [Group { quota: 80_000, ..container }, Group { quota: 100_000, ..pod }]).await?;
+        until_groups(ns, [Group { quota: 80_000, ..container }, Group { quota: 100_000, ..pod }]).await?;
         delete(ns, "third").await?;
-        have(ns, second).await?;
+        until_groups(ns, second).await?;
         delete(ns, "second").await?;
-        have(ns, BEFORE).await?;
+        until_groups(ns, BEFORE).await?;
         Ok(())
     })
 }
@@ -68,13 +68,13 @@ fn what_a_quota_does_not_admit_any_more_is_not_given_again() -> Result<()> {
         succeeds(ns, resize("second", "app", &json!({"requests": {"cpu": "110m"}}))).await?;
         stories::quota(ns, "220m", "200m").await?;
         delete(ns, "second").await?;
-        have(ns, BEFORE).await?;
-        let told = until("the first one to tell why", SHORT, async || {
+        until_groups(ns, BEFORE).await?;
+        let condition = until("the first one to tell why", SHORT, async || {
             let status = api(ns).get("first").await?.status.unwrap_or_default();
             Ok(status.conditions.into_iter().find(|c| c.type_ == conditions::IN_FORCE))
         });
-        let told = told.await?;
-        assert_eq!((told.status, told.reason.as_str()), (ConditionStatus::False, "Quota"));
+        let condition = condition.await?;
+        assert_eq!((condition.status, condition.reason.as_str()), (ConditionStatus::False, "Quota"));
         Ok(())
     })
 }

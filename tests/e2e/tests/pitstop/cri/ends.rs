@@ -8,7 +8,7 @@ use pitstop_e2e::resizes::web;
 use pitstop_e2e::system;
 use pitstop_e2e::{Ns, Result, pods, stories};
 
-use super::{BEFORE, LARGER, have, larger, on_old_cluster, succeeds};
+use super::{BEFORE, LARGER, larger, on_old_cluster, succeeds, until_groups};
 
 #[test]
 fn an_out_of_memory_kill_rolls_back() -> Result<()> {
@@ -21,7 +21,7 @@ fn an_uninstall_gives_everything_back() -> Result<()> {
         let before = ns.start_pod(web()).await?;
         succeeds(ns, larger("grow")).await?;
         ns.cluster.uninstall()?;
-        let outcome = have(ns, BEFORE).await;
+        let outcome = until_groups(ns, BEFORE).await;
         ns.cluster.install()?;
         system::healthy(&ns.cluster).await?;
         pods::assert_untouched(&before, &outcome?, "app")
@@ -35,7 +35,7 @@ fn a_lost_book_is_no_loss() -> Result<()> {
         succeeds(ns, larger("grow")).await?;
         system::without_controllers(&ns.cluster, without_a_book(ns)).await?;
         // The request still exists.
-        let after = have(ns, LARGER).await?;
+        let after = until_groups(ns, LARGER).await?;
         pods::assert_untouched(&before, &after, "app")
     })
 }
@@ -44,5 +44,5 @@ fn a_lost_book_is_no_loss() -> Result<()> {
 async fn without_a_book(ns: &Ns) -> Result<()> {
     let books: Api<NodeWork> = Api::all(ns.cluster.client.clone());
     books.delete(NODE, &DeleteParams::default()).await?;
-    have(ns, BEFORE).await.map(drop)
+    until_groups(ns, BEFORE).await.map(drop)
 }

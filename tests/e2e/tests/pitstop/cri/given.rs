@@ -7,7 +7,7 @@ use pitstop_e2e::resizes::{
 use pitstop_e2e::{LONG, Result, SHORT, ensure, pods, process, requests, until};
 use serde_json::json;
 
-use super::{BEFORE, LARGER, delete, have, held, larger, on_old_cluster, succeeds};
+use super::{BEFORE, LARGER, delete, held, larger, on_old_cluster, succeeds, until_groups};
 
 #[test]
 fn a_pod_grows_and_shrinks_in_its_place() -> Result<()> {
@@ -77,13 +77,13 @@ fn a_restarted_container_is_given_it_again() -> Result<()> {
         })
         .await?;
         ns.ready("web").await?;
-        let between = have(ns, LARGER).await?;
+        let between = until_groups(ns, LARGER).await?;
         pods::assert_restarted_once(&before, &between, "app")?;
 
         ns.create(requests::recreate("again", "web", &["app"])).await?;
         let over = ns.over_within("again", LONG).await?;
         assert_eq!(requests::states(&over), [requests::succeeded("app")]);
-        let after = have(ns, LARGER).await?;
+        let after = until_groups(ns, LARGER).await?;
         pods::assert_restarted_once(&between, &after, "app")?;
         pods::assert_untouched(&before, &after, "proxy")
     })
@@ -97,7 +97,7 @@ fn what_was_there_before_comes_back_with_the_deletion() -> Result<()> {
         let record = held(ns, &before).await?.expect("no record of the Pod");
         assert_eq!(record.original.cpu_quota, Some(BEFORE[1].quota));
         delete(ns, "grow").await?;
-        let after = have(ns, BEFORE).await?;
+        let after = until_groups(ns, BEFORE).await?;
         pods::assert_untouched(&before, &after, "app")?;
         pods::assert_untouched(&before, &after, "proxy")?;
         until("the record of the Pod to go", SHORT, async || {
@@ -129,7 +129,7 @@ fn a_container_without_limits_has_none_again() -> Result<()> {
             ]
         );
         delete(ns, "limit").await?;
-        let after = have(ns, unbound).await?;
+        let after = until_groups(ns, unbound).await?;
         pods::assert_untouched(&before, &after, "app")
     })
 }

@@ -61,7 +61,7 @@ async fn delete(ns: &Ns, name: &str) -> Result<()> {
 }
 
 /// Waits until the container `app` and its Pod have these values.
-async fn have(ns: &Ns, wanted: [Group; 2]) -> Result<Pod> {
+async fn until_groups(ns: &Ns, wanted: [Group; 2]) -> Result<Pod> {
     until(&format!("the control groups to hold {wanted:?}"), SHORT, async || {
         let pod = ns.pod("web").await?;
         let found = groups(&pod, "app")?;

@@ -34,11 +34,11 @@ async fn beside_kruise(ns: &Ns) -> Result<()> {
     until("people to be told", SHORT, async || {
         let events: Api<Event> = Api::namespaced(ns.cluster.client.clone(), NAMESPACE);
         let list = events.list(&ListParams::default()).await?.items;
-        let told = |event: &Event| {
+        let warned = |event: &Event| {
             let on_pod = event.regarding.as_ref().is_some_and(|about| about.uid.is_some());
             event.reason.as_deref() == Some("OpenKruiseFound") && on_pod
         };
-        Ok(list.iter().any(told).then_some(()))
+        Ok(list.iter().any(warned).then_some(()))
     })
     .await?;
 

@@ -70,7 +70,7 @@ fn case_8_made_in_v1alpha1_and_read_in_v1beta1() -> Result<()> {
     on_shared_cluster(async |ns| {
         ns.start_pod(pod(&Value::Null)).await?;
         Client::<V1alpha1>::new(ns).create("both", drained()).await?;
-        let told = annotated(ns, "both").await?;
+        let annotation = annotated(ns, "both").await?;
         let client = Client::<V1beta1>::new(ns);
         client.completed("both", LONG).await?;
         let over = client.inactive("both").await?;
@@ -78,7 +78,7 @@ fn case_8_made_in_v1alpha1_and_read_in_v1beta1() -> Result<()> {
         let shown = over.status.clone().context("no status")?.container_status_snapshot;
         let ids: Vec<_> = shown.iter().map(|s| (s.name.as_str(), s.container_id.clone())).collect();
         assert_eq!(ids, [("app", pods::id(&after, "app")?), ("sidecar", pods::id(&after, "sidecar")?)]);
-        assert_eq!(began(&over)?, told);
+        assert_eq!(began(&over)?, annotation);
         for key in [SYNC_CONTAINER_STATUSES, UNREADY_ACQUIRED] {
             assert_eq!(kruise::annotation(&over, key), None);
         }
@@ -92,11 +92,11 @@ fn case_9_made_in_v1beta1_and_read_in_v1alpha1() -> Result<()> {
         ns.start_pod(pod(&Value::Null)).await?;
         let client = Client::<V1beta1>::new(ns);
         client.create("both", drained()).await?;
-        let told = annotated(ns, "both").await?;
+        let annotation = annotated(ns, "both").await?;
         let over = client.completed("both", LONG).await?;
-        assert_eq!(began(&over)?, told);
+        assert_eq!(began(&over)?, annotation);
         // OpenKruise's test reads the annotation only now.
-        assert_eq!(annotated(ns, "both").await?, told);
+        assert_eq!(annotated(ns, "both").await?, annotation);
         Ok(())
     })
 }

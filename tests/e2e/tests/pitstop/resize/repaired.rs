@@ -39,7 +39,7 @@ async fn ended_twice(ns: &Ns) -> Result<()> {
 }
 
 /// Waits until the message of the condition `Complete` contains `words`.
-async fn says(ns: &Ns, name: &str, words: &str) -> Result<()> {
+async fn until_message(ns: &Ns, name: &str, words: &str) -> Result<()> {
     until(&format!("{name} to say {words:?}"), LONG, async || {
         let status = api(ns).get(name).await?.status.unwrap_or_default();
         let complete = condition::find(&status.conditions, conditions::COMPLETE).cloned();
@@ -95,7 +95,8 @@ fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
             ensure!(found == [(20_000, 256 * MI); 2], "{found:?}");
             return forgotten(ns).await;
         }
-        says(ns, "rescue", "with deploy/components/resize-cri, the node's daemon repairs it").await?;
+        until_message(ns, "rescue", "with deploy/components/resize-cri, the node's daemon repairs it")
+            .await?;
         with_daemons(ns, async || {
             let status = ends(ns, "rescue", Phase::Succeeded, "Resized").await?;
             assert_verified(&status)?;
@@ -111,7 +112,7 @@ fn what_is_killed_in_a_pod_that_stays_too_small_is_repaired() -> Result<()> {
             ns.create_pod(failing()).await?;
             ended_twice(ns).await?;
             create(ns, resize("more", "app", &json!({"limits": {"cpu": "400m"}}))).await?;
-            says(ns, "more", "the node's daemon has repaired the Pod's cgroup").await?;
+            until_message(ns, "more", "the node's daemon has repaired the Pod's cgroup").await?;
             assert_verified(&ends(ns, "more", Phase::Succeeded, "Resized").await?)?;
             let pod = ns.ready("web").await?;
             let found = kernel(&pod, "app")?;

@@ -72,8 +72,8 @@ fn lint_finds_nothing() {
     with_helm(|helm| {
         for values in [&["--set", REGISTRY][..], &[]] {
             let args = [&["lint", "--strict", "--namespace", NAMESPACE, CHART], values].concat();
-            let said = helm.run(&args).unwrap();
-            assert!(!said.contains("[WARNING]") && !said.contains("[ERROR]"), "{said}");
+            let output = helm.run(&args).unwrap();
+            assert!(!output.contains("[WARNING]") && !output.contains("[ERROR]"), "{output}");
         }
     });
 }

@@ -202,8 +202,8 @@ fn what_cannot_be_is_refused() {
     ];
     with_helm(|helm| {
         for (namespace, values, why) in cases {
-            let said = refused(helm, namespace, values);
-            assert!(said.contains(why), "{values:?}: {said}");
+            let refusal = refused(helm, namespace, values);
+            assert!(refusal.contains(why), "{values:?}: {refusal}");
         }
     });
 }
@@ -228,9 +228,9 @@ fn the_schema_refuses_what_it_does_not_know() {
         ("nameOverride=x", "additional properties 'nameOverride' not allowed"),
     ];
     with_helm(|helm| {
-        let said = refused(helm, NAMESPACE, &values.map(|(value, _)| value));
+        let refusal = refused(helm, NAMESPACE, &values.map(|(value, _)| value));
         for (value, why) in values {
-            assert!(said.contains(why), "{value}: {said}");
+            assert!(refusal.contains(why), "{value}: {refusal}");
         }
     });
 }

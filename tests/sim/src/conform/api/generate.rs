@@ -66,7 +66,7 @@ impl Maker {
         self.rng.pick(&["a", "a", "a", "a", "b", "b", "c"]).unwrap()
     }
 
-    /// Full object name: cluster-scoped objects get the place's prefix.
+    /// Full object name: cluster-scoped objects get the scope's prefix.
     fn full(&self, name: &str) -> String {
         if self.kind == "nw" { format!("{{id}}{name}") } else { name.to_owned() }
     }

@@ -41,9 +41,9 @@ pub trait Target {
     fn events(&mut self, watch: usize, expected: usize) -> Vec<Value>;
 }
 
-/// Where a script runs. No two runs may share a place.
+/// Where a script runs. No two runs may share a scope.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Scope {
     /// The namespace; it exists.
     pub namespace: String,
     /// Prefix of the names of cluster-scoped objects.
@@ -51,19 +51,19 @@ pub struct Place {
 }
 
 /// Runs a script; returns one value per step. `expected` holds the number of events of each step, if known.
-pub fn run(script: &Script, place: &Place, target: &mut dyn Target, expected: &[usize]) -> Vec<Value> {
+pub fn run(script: &Script, scope: &Scope, target: &mut dyn Target, expected: &[usize]) -> Vec<Value> {
     let mut answers: Vec<Value> = Vec::new();
     let mut watches: Vec<Option<usize>> = Vec::new();
-    let mut normal = Normal::new(place);
+    let mut normal = Normal::new(scope);
     let mut results = Vec::new();
     for (index, step) in script.steps.iter().enumerate() {
         let (answer, result) = match step {
             Step::Send(request) => {
-                let response = target.send(request.build(place, &answers));
+                let response = target.send(request.build(scope, &answers));
                 let result = normal.answer(request, response.status().as_u16(), response.body());
                 (response.into_body(), result)
             }
-            Step::Watch(request) => match target.watch(request.build(place, &answers)) {
+            Step::Watch(request) => match target.watch(request.build(scope, &answers)) {
                 Ok(watch) => {
                     watches.push(Some(watch));
                     (Value::Null, json!("open"))

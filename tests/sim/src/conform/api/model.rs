@@ -4,7 +4,7 @@ use chrono::{DateTime, Duration, Utc};
 use http::{Request, Response};
 use serde_json::Value;
 
-use super::{Place, Target};
+use super::{Scope, Target};
 use crate::server::{Server, Watch};
 
 /// A server with one namespace, and the watches of a script.
@@ -16,11 +16,11 @@ pub struct Model {
 }
 
 impl Model {
-    /// A fresh model for a run at a place.
-    pub fn new(place: &Place) -> Self {
+    /// A fresh model for a run in a scope.
+    pub fn new(scope: &Scope) -> Self {
         let wall = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let mut server = Server::new();
-        server.insert_namespace(wall, &place.namespace);
+        server.insert_namespace(wall, &scope.namespace);
         Self { server, wall, watches: Vec::new() }
     }
 }

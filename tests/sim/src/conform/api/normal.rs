@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Place;
+use super::Scope;
 use super::script::Draft;
 
 /// Replaces by tokens the values that differ between servers.
 #[derive(Debug)]
 pub(super) struct Normal {
-    place: Place,
+    scope: Scope,
     tokens: BTreeMap<String, String>,
 }
 
 impl Normal {
-    pub(super) fn new(place: &Place) -> Self {
-        Self { place: place.clone(), tokens: BTreeMap::new() }
+    pub(super) fn new(scope: &Scope) -> Self {
+        Self { scope: scope.clone(), tokens: BTreeMap::new() }
     }
 
     /// Normal form of an answer.
@@ -78,7 +78,7 @@ impl Normal {
         for field in ["name", "group", "kind", "retryAfterSeconds"] {
             let value = &body["details"][field];
             if !value.is_null() && value != "" {
-                let value = value.as_str().map_or_else(|| value.clone(), |text| self.place(text).into());
+                let value = value.as_str().map_or_else(|| value.clone(), |text| self.mask(text).into());
                 details.insert(field.to_owned(), value);
             }
         }
@@ -105,7 +105,7 @@ impl Normal {
         if built_in {
             without_nothing(object);
         }
-        self.places(object);
+        self.mask_all(object);
     }
 
     fn token(&mut self, what: &str, text: &str) -> Value {
@@ -114,25 +114,25 @@ impl Normal {
         self.tokens.entry(key).or_insert_with(|| format!("{what}-{}", known + 1)).clone().into()
     }
 
-    /// Replaces the place in all texts and keys.
-    fn places(&self, value: &mut Value) {
+    /// Replaces the scope in all texts and keys.
+    fn mask_all(&self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.place(text),
-            Value::Array(list) => list.iter_mut().for_each(|item| self.places(item)),
+            Value::String(text) => *text = self.mask(text),
+            Value::Array(list) => list.iter_mut().for_each(|item| self.mask_all(item)),
             Value::Object(map) => {
                 let old = std::mem::take(map);
                 for (key, mut value) in old {
-                    self.places(&mut value);
-                    map.insert(self.place(&key), value);
+                    self.mask_all(&mut value);
+                    map.insert(self.mask(&key), value);
                 }
             }
             _ => {}
         }
     }
 
-    /// Replaces the place and the known UIDs in a text.
-    fn place(&self, text: &str) -> String {
-        let mut text = text.replace(&self.place.id, "{id}").replace(&self.place.namespace, "{ns}");
+    /// Replaces the scope and the known UIDs in a text.
+    fn mask(&self, text: &str) -> String {
+        let mut text = text.replace(&self.scope.id, "{id}").replace(&self.scope.namespace, "{ns}");
         for (key, token) in &self.tokens {
             if let Some(uid) = key.strip_prefix("uid ").filter(|uid| text.contains(uid)) {
                 text = text.replace(uid, token);

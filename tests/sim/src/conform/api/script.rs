@@ -6,7 +6,7 @@ use http::Request;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde_json::Value;
 
-use super::Place;
+use super::Scope;
 
 /// A list of requests.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub enum Step {
     Events(usize),
 }
 
-/// A request with placeholders. `{ns}` and `{id}` stand for the place, `{3:/metadata/uid}` for a part of the
+/// A request with placeholders. `{ns}` and `{id}` stand for the scope, `{3:/metadata/uid}` for a part of the
 /// answer to step 3 (`{3:/metadata/resourceVersion+5}` for a larger number).
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -82,12 +82,12 @@ impl Draft {
     }
 
     fn path(&self) -> String {
-        let (place, target) = self.target.split_once(':').unwrap_or(("", &self.target));
+        let (prefix, target) = self.target.split_once(':').unwrap_or(("", &self.target));
         let mut parts = target.splitn(2, '/');
         let short = parts.next().unwrap();
         let (_, group, plural, namespaced) = KINDS.iter().find(|(name, ..)| *name == short).unwrap();
         let rest = parts.next().map(|rest| format!("/{rest}")).unwrap_or_default();
-        let namespace = match (namespaced, place) {
+        let namespace = match (namespaced, prefix) {
             (true, "") => "/namespaces/{ns}",
             (true, "none") => "/namespaces/{id}none",
             _ => "",
@@ -96,8 +96,8 @@ impl Draft {
     }
 
     /// The request, with placeholders filled.
-    pub fn build(&self, place: &Place, answers: &[Value]) -> Request<Vec<u8>> {
-        let fill = |text: &str| fill(text, place, answers);
+    pub fn build(&self, scope: &Scope, answers: &[Value]) -> Request<Vec<u8>> {
+        let fill = |text: &str| fill(text, scope, answers);
         let mut uri = fill(&self.path());
         let writes = !matches!(self.method, "GET" | "DELETE");
         let manager =
@@ -108,11 +108,11 @@ impl Draft {
         }
         let body = match &self.body {
             Body::Empty => Vec::new(),
-            Body::Json(value) => serde_json::to_vec(&fill_value(value, place, answers)).unwrap(),
+            Body::Json(value) => serde_json::to_vec(&fill_value(value, scope, answers)).unwrap(),
             Body::Text(text) => text.as_bytes().to_vec(),
             Body::Answer(step, patch) => {
                 let mut object = answers[*step].clone();
-                json_patch::merge(&mut object, &fill_value(patch, place, answers));
+                json_patch::merge(&mut object, &fill_value(patch, scope, answers));
                 serde_json::to_vec(&object).unwrap()
             }
         };
@@ -127,18 +127,18 @@ impl Draft {
     }
 }
 
-fn fill_value(value: &Value, place: &Place, answers: &[Value]) -> Value {
+fn fill_value(value: &Value, scope: &Scope, answers: &[Value]) -> Value {
     match value {
-        Value::String(text) => fill(text, place, answers).into(),
-        Value::Array(list) => list.iter().map(|item| fill_value(item, place, answers)).collect(),
+        Value::String(text) => fill(text, scope, answers).into(),
+        Value::Array(list) => list.iter().map(|item| fill_value(item, scope, answers)).collect(),
         Value::Object(map) => {
-            map.iter().map(|(key, value)| (key.clone(), fill_value(value, place, answers))).collect()
+            map.iter().map(|(key, value)| (key.clone(), fill_value(value, scope, answers))).collect()
         }
         other => other.clone(),
     }
 }
 
-fn fill(text: &str, place: &Place, answers: &[Value]) -> String {
+fn fill(text: &str, scope: &Scope, answers: &[Value]) -> String {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, gap)) = rest.split_once('{') {
@@ -149,8 +149,8 @@ fn fill(text: &str, place: &Place, answers: &[Value]) -> String {
             continue;
         };
         match gap {
-            "ns" => filled.push_str(&place.namespace),
-            "id" => filled.push_str(&place.id),
+            "ns" => filled.push_str(&scope.namespace),
+            "id" => filled.push_str(&scope.id),
             gap => filled.push_str(&part(gap, answers)),
         }
         rest = after;

@@ -91,7 +91,7 @@ impl<T: Target> Run<'_, T> {
                 {
                     self.target.settle(&full);
                 }
-                format!("start {}: {}", told(id), said(&reply))
+                format!("start {}: {}", label(id), brief(&reply))
             }
             Op::Ended(id) => self.ended(id),
             Op::Stop(id, grace) => {
@@ -99,28 +99,28 @@ impl<T: Target> Run<'_, T> {
                 let begin = self.target.now();
                 let reply = self.call(Call::StopContainer { id: given, timeout_s: *grace });
                 let spent = class(self.target.now() - begin, *grace);
-                format!("stop {} {grace}: {}, {spent}", told(id), said(&reply))
+                format!("stop {} {grace}: {}, {spent}", label(id), brief(&reply))
             }
             Op::BeginStop(name, id, grace) => {
                 let call = Call::StopContainer { id: self.id(id), timeout_s: *grace };
                 self.begin(name, call, *grace);
-                format!("stop {} {grace} begins", told(id))
+                format!("stop {} {grace} begins", label(id))
             }
             Op::Exec(id, cmd, timeout_s) => {
                 let call = Call::ExecSync { id: self.id(id), cmd: cmd.clone(), timeout_s: *timeout_s };
                 let reply = self.call(call);
-                format!("exec {} {cmd:?}: {}", told(id), said(&reply))
+                format!("exec {} {cmd:?}: {}", label(id), brief(&reply))
             }
             Op::BeginExec(name, id, cmd, timeout_s) => {
                 let call = Call::ExecSync { id: self.id(id), cmd: cmd.clone(), timeout_s: *timeout_s };
                 self.begin(name, call, *timeout_s);
-                format!("exec {} {cmd:?} begins", told(id))
+                format!("exec {} {cmd:?} begins", label(id))
             }
             Op::End(name) => {
                 let (begun, since, grace) = self.begun.remove(name).expect("it was begun");
                 let reply = self.target.end(begun);
                 let spent = class(self.target.now() - since, grace);
-                format!("{name} ends: {}, {spent}", said(&reply))
+                format!("{name} ends: {}, {spent}", brief(&reply))
             }
             Op::Leave(name) => {
                 let (begun, ..) = self.begun.remove(name).expect("it was begun");
@@ -133,12 +133,12 @@ impl<T: Target> Run<'_, T> {
             }
             Op::Status(id) => {
                 let reply = self.call(Call::ContainerStatus { id: self.id(id) });
-                format!("status {}: {}", told(id), self.shown(&reply))
+                format!("status {}: {}", label(id), self.shown(&reply))
             }
             Op::List => self.list("list", Filter::default()),
             Op::ListId(id) => {
                 let filter = Filter { id: self.id(id), ..Filter::default() };
-                self.list(&format!("list {}", told(id)), filter)
+                self.list(&format!("list {}", label(id)), filter)
             }
             Op::ListState(state) => {
                 self.list(&format!("list {state:?}"), Filter { state: Some(*state), ..Filter::default() })
@@ -149,30 +149,30 @@ impl<T: Target> Run<'_, T> {
             }
             Op::ListSandbox(id) => {
                 let filter = Filter { sandbox: self.id(id), ..Filter::default() };
-                self.list(&format!("list in {}", told(id)), filter)
+                self.list(&format!("list in {}", label(id)), filter)
             }
             Op::Remove(id) => {
                 let reply = self.call(Call::RemoveContainer { id: self.id(id) });
-                format!("remove {}: {}", told(id), said(&reply))
+                format!("remove {}: {}", label(id), brief(&reply))
             }
             Op::Sandbox(name, attempt) => self.sandbox(name, *attempt),
             Op::SandboxStatus(id) => {
                 let reply = self.call(Call::PodSandboxStatus { id: self.id(id) });
-                format!("sandbox {}: {}", told(id), self.shown(&reply))
+                format!("sandbox {}: {}", label(id), self.shown(&reply))
             }
             Op::StopSandbox(id) => {
                 let reply = self.call(Call::StopPodSandbox { id: self.id(id) });
-                format!("stop sandbox {}: {}", told(id), said(&reply))
+                format!("stop sandbox {}: {}", label(id), brief(&reply))
             }
             Op::RemoveSandbox(id) => {
                 let reply = self.call(Call::RemovePodSandbox { id: self.id(id) });
-                format!("remove sandbox {}: {}", told(id), said(&reply))
+                format!("remove sandbox {}: {}", label(id), brief(&reply))
             }
             Op::Version => match self.call(Call::Version) {
                 Ok(Answer::Version(name, _)) => format!("version: {name}"),
-                other => format!("version: {}", said(&other)),
+                other => format!("version: {}", brief(&other)),
             },
-            Op::Ready => format!("ready: {}", said(&self.call(Call::Status))),
+            Op::Ready => format!("ready: {}", brief(&self.call(Call::Status))),
             Op::Restart => {
                 self.target.kill();
                 self.target.revive();
@@ -182,7 +182,7 @@ impl<T: Target> Run<'_, T> {
                 self.target.kill();
                 let reply = self.call(Call::Version);
                 self.target.revive();
-                format!("version while it is down: {}", said(&reply))
+                format!("version while it is down: {}", brief(&reply))
             }
         }
     }
@@ -226,7 +226,7 @@ impl<T: Target> Run<'_, T> {
             self.ids.insert(name.to_owned(), id.clone());
             self.shapes.insert(id.clone(), shape);
         }
-        format!("create {name}: {}", said(&reply))
+        format!("create {name}: {}", brief(&reply))
     }
 
     fn ambiguous(&mut self, name: &str) -> String {
@@ -249,13 +249,13 @@ impl<T: Target> Run<'_, T> {
             let reply = self.call(Call::ContainerStatus { id: given.clone() });
             match &reply {
                 Ok(Answer::Container(info)) if info.state == State::Exited => {
-                    return format!("{} ends: {}", told(id), self.shown(&reply));
+                    return format!("{} ends: {}", label(id), self.shown(&reply));
                 }
                 Ok(_) => self.target.pause(20),
-                Err(_) => return format!("{} ends: {}", told(id), said(&reply)),
+                Err(_) => return format!("{} ends: {}", label(id), brief(&reply)),
             }
         }
-        format!("{} does not end", told(id))
+        format!("{} does not end", label(id))
     }
 
     fn sandbox(&mut self, name: &str, attempt: u32) -> String {
@@ -270,7 +270,7 @@ impl<T: Target> Run<'_, T> {
         if let Ok(Answer::Created(id)) = &reply {
             self.ids.insert(name.to_owned(), id.clone());
         }
-        format!("make sandbox {name}: {}", said(&reply))
+        format!("make sandbox {name}: {}", brief(&reply))
     }
 
     fn sandboxes(&self) -> Vec<String> {
@@ -297,7 +297,7 @@ impl<T: Target> Run<'_, T> {
                 let ready = if info.ready { "ready" } else { "not ready" };
                 format!("{ready}, attempt {}", info.config.attempt)
             }
-            other => said(other),
+            other => brief(other),
         }
     }
 
@@ -320,7 +320,7 @@ impl<T: Target> Run<'_, T> {
 }
 
 /// An ID as the script gave it.
-fn told(id: &Id) -> String {
+fn label(id: &Id) -> String {
     match id {
         Id::Of(name) => name.clone(),
         Id::Prefix(name, length) => format!("{length} digits of {name}"),
@@ -331,7 +331,7 @@ fn told(id: &Id) -> String {
 }
 
 /// A reply as text, without values that differ between runs.
-fn said(reply: &Reply) -> String {
+fn brief(reply: &Reply) -> String {
     match reply {
         Ok(Answer::Exec(code)) => format!("exit {code}"),
         Ok(Answer::Status(ready)) => format!("{ready}"),

@@ -13,14 +13,14 @@ fn there_are_enough_scripts_and_each_runs() {
     assert_eq!(names.len(), all.len(), "names are unique");
     let mut lines = 0;
     for script in &all {
-        let told = run(script, "uid", &mut Model::new(Flavor::Containerd16, 1));
+        let output = run(script, "uid", &mut Model::new(Flavor::Containerd16, 1));
         assert_eq!(
-            told,
+            output,
             run(script, "uid", &mut Model::new(Flavor::Containerd16, 2)),
             "{}: the seed shows",
             script.name
         );
-        lines += told.len();
+        lines += output.len();
     }
     assert!(lines > 500, "{lines}");
 }

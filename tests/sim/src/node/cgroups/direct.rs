@@ -5,8 +5,8 @@ use pitstop_api::logic::cgroup::{curved_weight, in_systemd_steps, linear_weight}
 use pitstop_api::nodework::{Cgroup, Held, HeldContainer};
 use pitstop_api::quantity::Resources;
 use pitstop_daemon_core::CallFailure;
-use pitstop_daemon_core::cgroup::{Version, is_place};
-use pitstop_daemon_core::resize::{Part, Present, Seen, Setting, Write, give_back, shares_of};
+use pitstop_daemon_core::cgroup::{Version, is_pod_path};
+use pitstop_daemon_core::resize::{Present, RunningContainer, Seen, Setting, Write, give_back, shares_of};
 
 use super::{Cgroups, PERIOD};
 use crate::node::keys;
@@ -93,7 +93,7 @@ impl Cgroups {
 
     /// The values in a container's group.
     pub fn of_container(&self, now: u64, info: &ContainerInfo) -> Cgroup {
-        self.latest(&info.id).unwrap_or_else(|| self.files(&self.holds(now, info), true))
+        self.latest(&info.id).unwrap_or_else(|| self.files(&self.size_at(now, info), true))
     }
 
     /// The values in a Pod's group; None if it does not exist.
@@ -141,7 +141,7 @@ impl Cgroups {
             return Err(failed("no cgroup is to be seen"));
         }
         let known = runtime.containers().get(id);
-        if known.is_none() && !held.is_some_and(|held| is_place(held, pod)) {
+        if known.is_none() && !held.is_some_and(|held| is_pod_path(held, pod)) {
             return Err(failed("nobody knows where the cgroup is"));
         }
         let container = known.filter(|c| c.alive(now)).map(|c| self.seen(now, c));
@@ -180,8 +180,8 @@ impl Cgroups {
         let id = |c: &HeldContainer| ContainerId::parse(&c.id).unwrap();
         let seen: Vec<_> =
             held.containers.iter().filter_map(|c| Some((id(c), &c.original, runs(&c.id)?))).collect();
-        let parts: Vec<Part<'_>> =
-            seen.iter().map(|(id, original, present)| Part { id, original, present }).collect();
+        let parts: Vec<RunningContainer<'_>> =
+            seen.iter().map(|(id, original, present)| RunningContainer { id, original, present }).collect();
         let pod = self.of_pod(now, uid).map(|cgroup| Seen { cgroup, inactive_file: 0 });
         give_back(held, pod.as_ref(), &parts).map_err(retry)
     }
@@ -227,7 +227,7 @@ impl Cgroups {
 
     /// A container's group as the kubelet last wrote it.
     pub fn base(&self, info: &ContainerInfo) -> Cgroup {
-        self.files(&self.given(info), true)
+        self.files(&self.last_size(info), true)
     }
 
     /// A Pod's group as the kubelet last wrote it.

@@ -13,7 +13,7 @@ use crate::node::cgroups::read_back;
 use crate::node::runtime::State;
 
 /// Inputs of a status besides the Pod and the runtime.
-pub(super) struct Here<'a> {
+pub(super) struct Inputs<'a> {
     /// Nanoseconds of the node's wall clock.
     pub(super) wall: i64,
     /// The runtime's name.
@@ -24,9 +24,9 @@ pub(super) struct Here<'a> {
 
 impl Worker {
     /// The current status. `over`: no container will run again.
-    pub(super) fn generate(&self, here: &Here<'_>, over: bool) -> PodStatus {
+    pub(super) fn generate(&self, inputs: &Inputs<'_>, over: bool) -> PodStatus {
         let pod = &self.pod;
-        let one = |c: &PodContainer| self.container_status(c, here, over);
+        let one = |c: &PodContainer| self.container_status(c, inputs, over);
         let inits: Vec<_> = pod.containers.iter().filter(|c| c.kind != Kind::Main).map(one).collect();
         let mains: Vec<_> = pod.of_kind(Kind::Main).map(one).collect();
         // A terminal phase never changes.
@@ -34,29 +34,29 @@ impl Worker {
             Some(last @ ("Succeeded" | "Failed")) => last,
             _ => phase(pod, &inits, &mains, over),
         };
-        let mut conditions = self.conditions(here, phase, &inits, &mains);
-        conditions.extend(self.size_conditions(here));
+        let mut conditions = self.conditions(inputs, phase, &inits, &mains);
+        conditions.extend(self.size_conditions(inputs));
         PodStatus {
             phase: phase.to_owned(),
             conditions,
             init_container_statuses: inits,
             container_statuses: mains,
-            host_ip: here.host_ip.to_owned(),
+            host_ip: inputs.host_ip.to_owned(),
             pod_ip: self.view.sandbox().map(|s| s.ip.clone()).unwrap_or_default(),
-            start_time: self.start_time.clone().unwrap_or_else(|| rfc3339(here.wall)),
+            start_time: self.start_time.clone().unwrap_or_else(|| rfc3339(inputs.wall)),
             observed_generation: self.synced,
         }
     }
 
-    fn container_status(&self, spec: &PodContainer, here: &Here<'_>, over: bool) -> ContainerStatus {
+    fn container_status(&self, spec: &PodContainer, inputs: &Inputs<'_>, over: bool) -> ContainerStatus {
         let old = self.old(&spec.name);
         let mut instances = self.view.of_name(&spec.name);
         let Some(newest) = instances.next() else { return self.missing(spec, old, over) };
-        let reference = format!("{}://{}", here.runtime, newest.info.id);
+        let reference = format!("{}://{}", inputs.runtime, newest.info.id);
         let mut state = state_of(newest, &reference);
         let mut last = instances
             .next()
-            .map(|s| state_of(s, &format!("{}://{}", here.runtime, s.info.id)))
+            .map(|s| state_of(s, &format!("{}://{}", inputs.runtime, s.info.id)))
             .unwrap_or_default();
         if last == ContainerState::default()
             && let Some(old) = old
@@ -73,7 +73,7 @@ impl Worker {
             state = ContainerState::waiting(reason, message);
         }
         let running = state.running.is_some();
-        let told = !here.sizes.fixed;
+        let resizes = !inputs.sizes.fixed;
         let done = spec.kind == Kind::Init && state.terminated.as_ref().is_some_and(|t| t.exit_code == 0);
         let probed = self.ready.get(&newest.info.id).copied().unwrap_or(false);
         ContainerStatus {
@@ -86,15 +86,15 @@ impl Worker {
             image: newest.info.image.clone(),
             image_id: newest.info.image_ref.clone(),
             container_id: reference,
-            allocated_resources: told
-                .then(|| here.sizes.allocated(&self.pod.uid, spec))
+            allocated_resources: resizes
+                .then(|| inputs.sizes.allocated(&self.pod.uid, spec))
                 .and_then(|a| allocated(&a)),
-            resources: told.then(|| {
+            resources: resizes.then(|| {
                 if running {
-                    let given = here.sizes.cgroups.told(&newest.info);
-                    resources(given.cpu_request.map(read_back), &given)
+                    let size = inputs.sizes.cgroups.reported(&newest.info);
+                    resources(size.cpu_request.map(read_back), &size)
                 } else {
-                    let admitted = here.sizes.allocated(&self.pod.uid, spec);
+                    let admitted = inputs.sizes.allocated(&self.pod.uid, spec);
                     resources(admitted.cpu_request, &admitted)
                 }
             }),
@@ -102,10 +102,10 @@ impl Worker {
     }
 
     /// The conditions about a new size; each is True.
-    fn size_conditions(&self, here: &Here<'_>) -> Vec<Condition> {
+    fn size_conditions(&self, inputs: &Inputs<'_>) -> Vec<Condition> {
         let pending = self.pending.clone().map(|(reason, message)| ("PodResizePending", reason, message));
         let error = self.size_error.clone().map_or(("", String::new()), |message| ("Error", message));
-        let in_progress = self.missized(here.sizes).then_some(("PodResizeInProgress", error.0, error.1));
+        let in_progress = self.missized(inputs.sizes).then_some(("PodResizeInProgress", error.0, error.1));
         let of = |(type_, reason, message): (&str, &str, String)| {
             let before = self.old_condition(type_).filter(|c| c.reason == reason);
             let time = before.and_then(|c| c.last_transition_time.clone());
@@ -114,7 +114,7 @@ impl Worker {
                 status: "True".to_owned(),
                 reason: reason.to_owned(),
                 message,
-                last_transition_time: Some(time.unwrap_or_else(|| rfc3339(here.wall))),
+                last_transition_time: Some(time.unwrap_or_else(|| rfc3339(inputs.wall))),
                 observed_generation: Some(self.pod.generation),
             }
         };
@@ -168,13 +168,13 @@ impl Worker {
             State::Created | State::Unknown => true,
             State::Exited if self.pod.deleting.is_some() => false,
             State::Exited if spec.kind == Kind::Init && newest.info.exit_code == 0 => false,
-            State::Exited => spec.again(self.pod.policy, newest.info.exit_code),
+            State::Exited => spec.should_restart(self.pod.policy, newest.info.exit_code),
         }
     }
 
     fn conditions(
         &self,
-        here: &Here<'_>,
+        inputs: &Inputs<'_>,
         phase: &str,
         inits: &[ContainerStatus],
         mains: &[ContainerStatus],
@@ -239,7 +239,7 @@ impl Worker {
                 status: status.to_owned(),
                 reason: reason.to_owned(),
                 message,
-                last_transition_time: Some(time.unwrap_or_else(|| rfc3339(here.wall))),
+                last_transition_time: Some(time.unwrap_or_else(|| rfc3339(inputs.wall))),
                 observed_generation: Some(pod.generation),
             }
         })
@@ -289,7 +289,7 @@ fn phase(pod: &Pod, inits: &[ContainerStatus], mains: &[ContainerStatus], over: 
         }
         let ended = status.state.terminated.as_ref();
         let ended = ended.or(status.state.waiting.as_ref().and(status.last_state.terminated.as_ref()));
-        let again = |code| pod.container(&status.name).is_some_and(|c| c.again(pod.policy, code));
+        let again = |code| pod.container(&status.name).is_some_and(|c| c.should_restart(pod.policy, code));
         match ended {
             Some(t) if t.exit_code == 0 => {}
             Some(t) if !again(t.exit_code) => return "Failed",
@@ -314,7 +314,7 @@ fn phase(pod: &Pod, inits: &[ContainerStatus], mains: &[ContainerStatus], over: 
     }
     let again = |s: &ContainerStatus| {
         let spec = pod.container(&s.name);
-        spec.zip(exit(s)).is_some_and(|(spec, code)| spec.again(pod.policy, code))
+        spec.zip(exit(s)).is_some_and(|(spec, code)| spec.should_restart(pod.policy, code))
     };
     if running > 0 || mains.iter().any(again) {
         return "Running";

@@ -69,7 +69,7 @@ impl Worker {
                 (Kind::Init, Some(seen)) if seen.info.state == State::Running => return Vec::new(),
                 (Kind::Init, Some(seen)) if seen.info.state == State::Exited => match seen.info.exit_code {
                     0 => {}
-                    code if !spec.again(self.pod.policy, code) => return self.plan_kill(),
+                    code if !spec.should_restart(self.pod.policy, code) => return self.plan_kill(),
                     _ => return vec![Step::Start(spec.name.clone())],
                 },
                 (Kind::Sidecar, Some(seen)) if seen.info.state == State::Running => {

@@ -121,7 +121,7 @@ impl PodContainer {
     }
 
     /// `ContainerShouldRestart` after this exit code.
-    pub fn again(&self, pod: Policy, exit_code: i32) -> bool {
+    pub fn should_restart(&self, pod: Policy, exit_code: i32) -> bool {
         if self.kind == Kind::Sidecar {
             return true;
         }

@@ -99,10 +99,9 @@ impl Sizes {
         if self.fixed {
             return Need::Nothing;
         }
-        let (wanted, given) = (self.allocated(uid, spec), self.cgroups.given(info));
-        let cpu = (wanted.cpu_request, wanted.cpu_limit) != (given.cpu_request, given.cpu_limit);
-        let memory =
-            (wanted.memory_request, wanted.memory_limit) != (given.memory_request, given.memory_limit);
+        let (wanted, old) = (self.allocated(uid, spec), self.cgroups.last_size(info));
+        let cpu = (wanted.cpu_request, wanted.cpu_limit) != (old.cpu_request, old.cpu_limit);
+        let memory = (wanted.memory_request, wanted.memory_limit) != (old.memory_request, old.memory_limit);
         match (cpu, memory) {
             (false, false) => Need::Nothing,
             _ if (cpu && spec.restart_for.0) || (memory && spec.restart_for.1) => Need::Restarted,
@@ -206,7 +205,7 @@ impl Worker {
     pub(super) fn make_pod(&self, cx: &mut Cx<'_>) {
         let made = cx.sizes.fixed || cx.sizes.leaves;
         // The group exists once it is made, even if its values are not in effect yet.
-        if !made || cx.sizes.cgroups.given_to_pod(&self.pod.uid).is_none() {
+        if !made || cx.sizes.cgroups.last_pod_size(&self.pod.uid).is_none() {
             self.size_pod(cx);
         }
     }
@@ -232,7 +231,7 @@ impl Worker {
         let all: Vec<Resources> =
             self.pod.containers.iter().map(|c| cx.sizes.allocated(&self.pod.uid, c)).collect();
         let (new, uid) = (of_pod(&all), &self.pod.uid);
-        let old = cx.sizes.cgroups.given_to_pod(uid).unwrap_or(new);
+        let old = cx.sizes.cgroups.last_pod_size(uid).unwrap_or(new);
         let (of_cpu, of_memory) = (if cpu { new } else { old }, if memory { new } else { old });
         let size = Resources {
             memory_request: of_memory.memory_request,
@@ -251,10 +250,10 @@ impl Worker {
             if cx.sizes.need(&self.pod.uid, spec, &seen.info) != Need::Written {
                 continue;
             }
-            let (wanted, given) =
-                (cx.sizes.allocated(&self.pod.uid, spec), cx.sizes.cgroups.given(&seen.info));
+            let (wanted, old) =
+                (cx.sizes.allocated(&self.pod.uid, spec), cx.sizes.cgroups.last_size(&seen.info));
             let used = spec.behaviour.uses << 20;
-            let lower = wanted.memory_limit.is_some_and(|new| given.memory_limit.is_none_or(|old| new < old));
+            let lower = wanted.memory_limit.is_some_and(|new| old.memory_limit.is_none_or(|old| new < old));
             if let Some(limit) = wanted.memory_limit.filter(|limit| lower && *limit < used) {
                 error = Some(format!(
                     "cannot decrease memory limits: attempting to set pod memory limit ({limit}) below current usage \
@@ -262,9 +261,8 @@ impl Worker {
                 ));
                 break;
             }
-            cpu |= (wanted.cpu_request, wanted.cpu_limit) != (given.cpu_request, given.cpu_limit);
-            memory |=
-                (wanted.memory_request, wanted.memory_limit) != (given.memory_request, given.memory_limit);
+            cpu |= (wanted.cpu_request, wanted.cpu_limit) != (old.cpu_request, old.cpu_limit);
+            memory |= (wanted.memory_request, wanted.memory_limit) != (old.memory_request, old.memory_limit);
             let info = seen.info.clone();
             cx.sizes.cgroups.write(cx.now, &info, wanted);
         }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::node::runtime::{self, Container, Flavor};
-use crate::node::{Node, runtime::What};
+use crate::node::{Node, runtime::DeedKind};
 
 /// 2023-11-14T22:13:20Z.
 const EPOCH: i64 = 1_700_000_000_000;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::backoff::BackOff;
-use super::generate::Here;
+use super::generate::Inputs;
 use super::kill::Kill;
 use super::pod::{ApiStatus, Pod};
 use super::sizes::{Pending, Sizes};
@@ -259,13 +259,13 @@ impl Worker {
         if self.start_time.is_none() {
             self.start_time = Some(rfc3339(cx.wall));
         }
-        let here = Here {
+        let inputs = Inputs {
             wall: cx.wall,
             runtime: cx.runtime.options().name(),
             host_ip: cx.host_ip,
             sizes: cx.sizes,
         };
-        let mut status = self.generate(&here, self.life == Life::Terminated);
+        let mut status = self.generate(&inputs, self.life == Life::Terminated);
         let ends = matches!(status.phase.as_str(), "Succeeded" | "Failed");
         if ends && self.life != Life::Terminated {
             status.phase = self.status.as_ref().map_or_else(|| "Pending".to_owned(), |s| s.phase.clone());

@@ -1,6 +1,6 @@
 //! Events of the runtime as time passes.
 
-use super::types::{Answer, CallId, Client, Code, Failure, Reply, SandboxInfo, State, What};
+use super::types::{Answer, CallId, Client, Code, DeedKind, Failure, Reply, SandboxInfo, State};
 use super::{Mode, Runtime, Waiting};
 
 impl Runtime {
@@ -93,7 +93,7 @@ impl Runtime {
             self.touch(at);
         }
         for (starts, id) in began {
-            self.deed(starts, &id, What::Started);
+            self.deed(starts, &id, DeedKind::Started);
         }
     }
 
@@ -133,7 +133,7 @@ impl Runtime {
             self.touch(at);
         }
         for (end, id, code) in ended {
-            self.deed(end, &id, What::Ended(code));
+            self.deed(end, &id, DeedKind::Ended(code));
         }
     }
 

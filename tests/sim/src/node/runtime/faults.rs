@@ -1,6 +1,6 @@
 //! Faults of a runtime.
 
-use super::types::{Code, Method, State, What};
+use super::types::{Code, DeedKind, Method, State};
 use super::{Mode, Runtime, uuid};
 
 impl Runtime {
@@ -107,7 +107,7 @@ impl Runtime {
         let alive: Vec<String> =
             self.containers.values().filter(|c| c.alive(now)).map(|c| c.info.id.clone()).collect();
         for id in &alive {
-            self.deed(now, id, What::Ended(255));
+            self.deed(now, id, DeedKind::Ended(255));
         }
         if wiped {
             self.containers.clear();

@@ -41,8 +41,8 @@ pub use images::ImageNews;
 pub use options::{Flavor, Options};
 pub use process::{KILLED, Process};
 pub use types::{
-    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, Failure, Filter, Map, Method,
-    Reply, SandboxConfig, SandboxInfo, State, What,
+    Answer, Call, CallId, Client, Code, ContainerConfig, ContainerInfo, Deed, DeedKind, Failure, Filter, Map,
+    Method, Reply, SandboxConfig, SandboxInfo, State,
 };
 
 use super::image::Image;
@@ -203,7 +203,7 @@ impl Runtime {
     }
 
     /// The call continues, but its reply never comes.
-    fn untold(&mut self, call: CallId) {
+    fn drop_reply(&mut self, call: CallId) {
         self.replies.retain(|r| r.1 != call);
         self.waits.iter_mut().filter(|w| w.call == call).for_each(|w| w.client = NOBODY);
     }
@@ -277,8 +277,8 @@ impl Runtime {
         }
     }
 
-    fn deed(&mut self, at: u64, id: &str, what: What) {
-        self.deeds.push(Deed { at, id: id.to_owned(), what });
+    fn deed(&mut self, at: u64, id: &str, kind: DeedKind) {
+        self.deeds.push(Deed { at, id: id.to_owned(), kind });
     }
 
     fn new_id(&mut self) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::types::{
-    Answer, Call, CallId, Client, Code, Failure, Filter, Method, Reply, SandboxConfig, State, What,
+    Answer, Call, CallId, Client, Code, DeedKind, Failure, Filter, Method, Reply, SandboxConfig, State,
 };
 use super::{Container, Flavor, Mode, Runtime, Wait, Waiting, process};
 use crate::node::image::Image;
@@ -21,7 +21,7 @@ impl Runtime {
             let (_, code, applied) = self.planned.remove(at);
             if applied {
                 self.serve(now, call, client, request);
-                self.untold(call);
+                self.drop_reply(call);
             }
             let failure = Failure { code, message: "planned by the simulator".to_owned() };
             return self.reply(now, call, client, Err(failure));
@@ -173,9 +173,9 @@ impl Runtime {
         {
             container.end_by(now + ms, code);
         }
-        self.deed(now, &id, What::StopAsked(client, timeout_s));
+        self.deed(now, &id, DeedKind::StopAsked(client, timeout_s));
         if signal {
-            self.deed(now, &id, What::Term);
+            self.deed(now, &id, DeedKind::Term);
         }
         let kill_at = match u64::try_from(timeout_s) {
             Ok(seconds) if seconds > 0 => Some(now.saturating_add(seconds.saturating_mul(1000))),
@@ -193,7 +193,7 @@ impl Runtime {
         let container = self.containers.get_mut(id).unwrap();
         if container.alive(now) {
             container.end_by(now + kill_ms, process::KILLED);
-            self.deed(now, id, What::Kill);
+            self.deed(now, id, DeedKind::Kill);
         }
     }
 
@@ -301,7 +301,7 @@ impl Runtime {
                 "failed to exec in container: failed to start exec: exec: \"{program}\": no such file or directory"
             )));
         };
-        self.deed(now, &id, What::Exec(client, cmd));
+        self.deed(now, &id, DeedKind::Exec(client, cmd));
         let timeout = u64::try_from(timeout_s).ok().filter(|s| *s > 0).map(|s| now.saturating_add(s * 1000));
         Ok(Waiting::Exec { id, ends: now.saturating_add(ms), code, timeout })
     }
@@ -319,16 +319,16 @@ impl Runtime {
 }
 
 /// The full ID for an ID or a prefix.
-fn resolve<T>(all: &BTreeMap<String, T>, given: &str, what: &str) -> Result<String, Failure> {
-    let said = |why: &str| format!("an error occurred when try to find {what} \"{given}\": {why}");
-    if given.is_empty() {
-        return Err(unknown(said("prefix can't be empty")));
+fn resolve<T>(all: &BTreeMap<String, T>, prefix: &str, kind: &str) -> Result<String, Failure> {
+    let message = |why: &str| format!("an error occurred when try to find {kind} \"{prefix}\": {why}");
+    if prefix.is_empty() {
+        return Err(unknown(message("prefix can't be empty")));
     }
-    let mut found = all.range(given.to_owned()..).map(|(id, _)| id).take_while(|id| id.starts_with(given));
+    let mut found = all.range(prefix.to_owned()..).map(|(id, _)| id).take_while(|id| id.starts_with(prefix));
     match (found.next(), found.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (Some(_), Some(_)) => Err(unknown(said("multiple IDs found with provided prefix"))),
-        (None, _) => Err(not_found(said("not found"))),
+        (Some(_), Some(_)) => Err(unknown(message("multiple IDs found with provided prefix"))),
+        (None, _) => Err(not_found(message("not found"))),
     }
 }
 

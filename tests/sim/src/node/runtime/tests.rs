@@ -99,17 +99,17 @@ fn a_stop_of_nothing_depends_on_the_runtime() {
 
 #[test]
 fn a_name_that_is_taken_depends_on_the_runtime() {
-    for (flavor, said) in [
+    for (flavor, expected) in [
         (Flavor::Containerd16, Code::Unknown),
         (Flavor::Containerd2, Code::FailedPrecondition),
         (Flavor::Crio, Code::Unknown),
     ] {
         let mut b = Bench::new(flavor);
-        assert_eq!(code(&b.call(Call::RunPodSandbox(pod()))), said, "{flavor:?}");
+        assert_eq!(code(&b.call(Call::RunPodSandbox(pod()))), expected, "{flavor:?}");
         b.start("app", Process::polite());
         let config = ContainerConfig { name: "app".into(), image: "app:1".into(), ..Default::default() };
         let again = Call::CreateContainer { sandbox: b.sandbox.clone(), config };
-        assert_eq!(code(&b.call(again)), said, "{flavor:?}");
+        assert_eq!(code(&b.call(again)), expected, "{flavor:?}");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_stop_signals_and_kills_when_its_time_is_over() {
     assert_eq!(b.now, begin + 5000 + 5 + 2, "grace, kill, answer");
     assert_eq!(b.state(&stubborn), (State::Exited, KILLED));
     let kills: Vec<u64> =
-        b.runtime.take_deeds().into_iter().filter(|d| d.what == What::Kill).map(|d| d.at).collect();
+        b.runtime.take_deeds().into_iter().filter(|d| d.kind == DeedKind::Kill).map(|d| d.at).collect();
     assert_eq!(kills, [begin + 5000]);
 }
 
@@ -142,7 +142,7 @@ fn the_signal_is_sent_once_and_each_stop_kills_by_its_own_time() {
     let short = b.begin(Call::StopContainer { id: id.clone(), timeout_s: 2 });
     assert_eq!((b.end(short), b.end(long)), (Ok(Answer::Done), Ok(Answer::Done)));
     assert_eq!(b.info(&id).finished_at / 1_000_000 - 1_700_000_000_000, (begin + 3005 - 1000).cast_signed());
-    let terms = b.runtime.take_deeds().iter().filter(|d| d.what == What::Term).count();
+    let terms = b.runtime.take_deeds().iter().filter(|d| d.kind == DeedKind::Term).count();
     assert_eq!(terms, 1);
 }
 
@@ -163,7 +163,7 @@ fn a_restarted_runtime_has_forgotten_the_signal() {
     b.pass(60_000);
     assert_eq!(b.state(&id).0, State::Running, "the cut stop never kills");
     b.stop(&id, 1).unwrap();
-    let terms = b.runtime.take_deeds().iter().filter(|d| d.what == What::Term).count();
+    let terms = b.runtime.take_deeds().iter().filter(|d| d.kind == DeedKind::Term).count();
     assert_eq!(terms, 2);
 }
 
@@ -175,7 +175,7 @@ fn a_stop_whose_caller_leaves_never_kills_with_containerd() {
         let stop = b.begin(Call::StopContainer { id: id.clone(), timeout_s: 1 });
         b.pass(300);
         b.runtime.cancel(stop);
-        assert_eq!(b.pass(2000), [], "nobody is told");
+        assert_eq!(b.pass(2000), [], "no reply");
         assert_eq!(b.state(&id).0, left, "{flavor:?}");
     }
 }
@@ -240,8 +240,8 @@ fn planned_failures_and_lies() {
     assert_eq!(code(&b.stop(&id, 1)), Code::Unavailable);
     b.pass(5000);
     assert_eq!(b.state(&id), (State::Exited, 7), "it failed and worked");
-    let asked = b.runtime.take_deeds().into_iter().filter_map(|deed| match deed.what {
-        What::StopAsked(client, grace) => Some((client, grace)),
+    let asked = b.runtime.take_deeds().into_iter().filter_map(|deed| match deed.kind {
+        DeedKind::StopAsked(client, grace) => Some((client, grace)),
         _ => None,
     });
     assert_eq!(asked.collect::<Vec<_>>(), [(ME, 1)], "whose stop it was is known all the same");

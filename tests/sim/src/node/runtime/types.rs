@@ -330,12 +330,12 @@ pub struct Deed {
     /// The container.
     pub id: String,
     /// The event.
-    pub what: What,
+    pub kind: DeedKind,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum DeedKind {
     /// A stop with effect was accepted: its client and its grace in seconds.
     StopAsked(Client, i64),
     /// The stop signal was sent.

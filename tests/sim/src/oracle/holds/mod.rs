@@ -20,7 +20,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pitstop_api::nodework::{AnswerState, Bounds, Cgroup, Held, NodeWork, Order, Resize, request_uid};
+use pitstop_api::nodework::{AnswerState, Bounds, Cgroup, Held, NodeWork, Order, ResizeOrder, request_uid};
 use pitstop_api::quantity::Resources;
 use pitstop_api::resize::{Mechanism, PodResize, PodResizeStatus};
 use serde::Deserialize;
@@ -29,7 +29,7 @@ pub use self::rest::Present;
 use super::resizes::sizes;
 use super::rules::{Found, bare};
 use crate::node::cgroups::{Keeping, Touched, of_pod};
-use crate::node::runtime::{Deed, What};
+use crate::node::runtime::{Deed, DeedKind};
 use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Failing, Fault, Schedule};
@@ -57,13 +57,13 @@ pub struct Holds {
     /// Sums of the Pods' specs, by UID.
     sums: BTreeMap<String, Vec<Bounds>>,
     /// Sizes of each container in those specs, by UID.
-    said: BTreeMap<String, Vec<BTreeMap<String, Resources>>>,
+    specs: BTreeMap<String, Vec<BTreeMap<String, Resources>>>,
     /// Values that daemons wrote into containers' groups, by ID.
     written: BTreeMap<String, Vec<Cgroup>>,
     /// Values before the first write since the node's book has a record, by container ID or Pod UID.
     before: BTreeMap<String, BTreeMap<String, Cgroup>>,
     /// When a Pod stopped showing an instance as running, by ID.
-    over: BTreeMap<String, u64>,
+    ended_at: BTreeMap<String, u64>,
     /// Instances that Pods show as running, by Pod UID.
     shown: BTreeMap<String, BTreeSet<String>>,
     /// Number of containers that began, if such a node exists.
@@ -88,10 +88,10 @@ impl Holds {
             accepted: BTreeSet::new(),
             by_api: BTreeMap::new(),
             sums: BTreeMap::new(),
-            said: BTreeMap::new(),
+            specs: BTreeMap::new(),
             written: BTreeMap::new(),
             before: BTreeMap::new(),
-            over: BTreeMap::new(),
+            ended_at: BTreeMap::new(),
             shown: BTreeMap::new(),
             began: 0,
             ended: 0,
@@ -123,8 +123,8 @@ impl Holds {
     /// Takes an event of a container.
     pub(super) fn deed(&mut self, deed: &Deed) {
         let counts = !self.keepings.is_empty();
-        self.began += usize::from(counts && deed.what == What::Started);
-        self.ended += usize::from(counts && matches!(deed.what, What::Ended(_)));
+        self.began += usize::from(counts && deed.kind == DeedKind::Started);
+        self.ended += usize::from(counts && matches!(deed.kind, DeedKind::Ended(_)));
     }
 
     /// An object was written, or removed.
@@ -170,9 +170,9 @@ impl Holds {
         let Wrote { before, after, .. } = *wrote;
         let Some(pod) = after.or(before) else { return };
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
-        let said = self.said.entry(uid.to_owned()).or_default();
-        said.push(sizes(pod));
-        said.dedup();
+        let specs = self.specs.entry(uid.to_owned()).or_default();
+        specs.push(sizes(pod));
+        specs.dedup();
         let sum = of_pod(&sizes(pod).into_values().collect::<Vec<_>>());
         let sums = self.sums.entry(uid.to_owned()).or_default();
         sums.push(Bounds {
@@ -188,7 +188,7 @@ impl Holds {
         let ids: BTreeSet<String> = ids.collect();
         let old = self.shown.insert(uid.to_owned(), ids.clone()).unwrap_or_default();
         for id in old.difference(&ids) {
-            self.over.insert(id.clone(), self.now);
+            self.ended_at.insert(id.clone(), self.now);
         }
     }
 
@@ -203,21 +203,21 @@ impl Holds {
         if !own || !ran {
             found.push(("H7", format!("order {} names {:?} of {:?}", order.id, order.container, order.pod)));
         }
-        let over = self.over.get(&order.container.id);
-        if let Some(over) = over
+        let ended = self.ended_at.get(&order.container.id);
+        if let Some(ended) = ended
             .filter(|at| resize.hold && self.now > **at + KNOWN && self.schedule.leaves_controllers_alone())
         {
-            found.push(("H7", format!("order {} is for an instance that ended at {over}", order.id)));
+            found.push(("H7", format!("order {} is for an instance that ended at {ended}", order.id)));
         }
         found
     }
 
     /// Checks a repair: an order of a request itself.
-    fn repairs(&self, order: &Order, resize: &Resize) -> Found {
+    fn repairs(&self, order: &Order, resize: &ResizeOrder) -> Found {
         let own = self.by_api.get(request_uid(&order.id)) == Some(&order.pod.uid);
         let plain = resize.container.is_none() && !resize.hold && resize.only_raise;
-        let said = self.sums.get(&order.pod.uid).zip(resize.pod).is_some_and(|(all, sum)| all.contains(&sum));
-        if own && plain && said {
+        let fits = self.sums.get(&order.pod.uid).zip(resize.pod).is_some_and(|(all, sum)| all.contains(&sum));
+        if own && plain && fits {
             return Found::new();
         }
         vec![(
@@ -298,17 +298,17 @@ impl Holds {
         let began = self.before.entry(node.to_owned()).or_default();
         let began = *began.entry(whose.to_owned()).or_insert(touched.before);
         let keeping = self.keepings.get(node).copied().unwrap_or_default();
-        let says = |sizes: &BTreeMap<String, Resources>| match &touched.container {
+        let files = |sizes: &BTreeMap<String, Resources>| match &touched.container {
             Some(_) => sizes.get(&order.container.name).map(|size| keeping.files(size, true)),
             None => Some(keeping.files(&of_pod(&sizes.values().copied().collect::<Vec<_>>()), false)),
         };
-        let said = self.said.get(&touched.pod).into_iter().flatten().filter_map(says);
-        let back = said.into_iter().find(|said| same(said, &began));
+        let specs = self.specs.get(&touched.pod).into_iter().flatten().filter_map(files);
+        let back = specs.into_iter().find(|spec| same(spec, &began));
         let before = [Some(touched.original), back];
         match record {
             None => found.push(("H2", format!("{} is carried out, and nothing is on record", order.id))),
             Some(record) if !before.iter().flatten().any(|before| same(&record, before)) => {
-                let text = format!("{} was there, and {record:?} is on record", told(&touched.original));
+                let text = format!("{} was there, and {record:?} is on record", brief(&touched.original));
                 found.push(("H2", text));
             }
             Some(_) => {}
@@ -345,12 +345,12 @@ impl Holds {
             // the spec says.
             let has =
                 |cgroup: &Cgroup| same(&self.as_taken(changed(&spec, &wanted, cgroup), &wanted), &wanted);
-            let said = self.said.get(&target.pod_uid).into_iter().flatten();
-            let said: Vec<Cgroup> =
-                said.filter_map(|s| s.get(&container.name)).map(|size| keeping.files(size, true)).collect();
-            let had = |id: &&str| self.written.get(*id).unwrap_or(&said).iter().any(has);
+            let specs = self.specs.get(&target.pod_uid).into_iter().flatten();
+            let specs: Vec<Cgroup> =
+                specs.filter_map(|s| s.get(&container.name)).map(|size| keeping.files(size, true)).collect();
+            let had = |id: &&str| self.written.get(*id).unwrap_or(&specs).iter().any(has);
             if !same(&wanted, &spec) && !ids.iter().any(had) {
-                let text = format!("{id} has succeeded, and {} never had {}", container.name, told(&wanted));
+                let text = format!("{id} has succeeded, and {} never had {}", container.name, brief(&wanted));
                 found.push(("H5", text));
             }
         }
@@ -384,7 +384,7 @@ pub(super) fn same(one: &Cgroup, other: &Cgroup) -> bool {
     all(one) == all(other)
 }
 
-fn told(cgroup: &Cgroup) -> String {
+fn brief(cgroup: &Cgroup) -> String {
     let Cgroup { cpu_quota, cpu_shares, cpu_weight, memory_limit, .. } = cgroup;
     format!("quota {cpu_quota:?}, shares {cpu_shares:?}, weight {cpu_weight:?}, memory {memory_limit:?}")
 }

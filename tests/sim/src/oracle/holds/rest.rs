@@ -9,7 +9,7 @@ use pitstop_api::resize::{Mechanism, Phase, PodResize, conditions};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Holds, same, told};
+use super::{Holds, brief, same};
 use crate::node::cgroups::{Cgroups, of_pod};
 use crate::node::keys;
 use crate::node::runtime::{Container, Runtime, State};
@@ -38,8 +38,8 @@ fn in_force(server: &Server, uid: &str, held: Option<&Held>) -> BTreeMap<String,
         let Some(target) = status.target.filter(|t| t.pod_uid == uid) else { continue };
         let over = status.completion_time.is_some() && status.phase != Some(Phase::Succeeded);
         if status.mechanism == Some(Mechanism::Cri) && status.restoring.is_none() && !over {
-            let told = condition::find(&status.conditions, conditions::IN_FORCE);
-            let dormant = told.is_some_and(|told| told.status == ConditionStatus::False);
+            let found = condition::find(&status.conditions, conditions::IN_FORCE);
+            let dormant = found.is_some_and(|condition| condition.status == ConditionStatus::False);
             let recorded = |name: &str| held.is_some_and(|h| h.containers.iter().any(|c| c.name == name));
             let counts = status.containers.into_iter().filter(|c| !dormant || recorded(&c.name));
             all.push((target.turn, counts.collect::<Vec<_>>()));
@@ -124,9 +124,9 @@ impl Holds {
             let record = held.and_then(|h| h.containers.iter().find(|c| c.name == *own));
             let claimed = force.contains_key(own);
             let differs = claimed && !same(&should, &keeping.files(&spec[own], true));
-            let given = claimed && record.is_some_and(|r| r.id == *id);
-            if !same(&should, &is) && (differs || given || !same(&made, &is)) {
-                let text = format!("{own} of {name} has {}, and should have {}", told(&is), told(&should));
+            let recorded = claimed && record.is_some_and(|r| r.id == *id);
+            if !same(&should, &is) && (differs || recorded || !same(&made, &is)) {
+                let text = format!("{own} of {name} has {}, and should have {}", brief(&is), brief(&should));
                 found.push(("H3", text));
             }
             if differs && record.is_none_or(|r| r.id != *id || r.given.is_none()) {
@@ -148,7 +148,7 @@ impl Holds {
             // as it is.
             let made = node.cgroups.pod_base(uid).filter(|_| force.is_empty());
             if !same(&should, &is) && !made.is_some_and(|made| same(&made, &is)) {
-                let text = format!("Pod {name} has {}, and should have {}", told(&is), told(&should));
+                let text = format!("Pod {name} has {}, and should have {}", brief(&is), brief(&should));
                 found.push(("H3", text));
             }
         }

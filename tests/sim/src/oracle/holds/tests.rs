@@ -1,6 +1,6 @@
 //! Each rule that no planted bug breaks first can fail.
 
-use pitstop_api::nodework::{OrderContainer, OrderPod, Resize};
+use pitstop_api::nodework::{OrderContainer, OrderPod, ResizeOrder};
 use pitstop_api::resize::{ContainerStatus, Target};
 
 use super::*;
@@ -19,7 +19,7 @@ fn order() -> Order {
         id: of("u/app/1"),
         pod: OrderPod { namespace: of("shop"), name: of("web"), uid: of("u") },
         container: OrderContainer { name: of("app"), id: of("a") },
-        action: Resize { hold: true, ..Resize::default() }.into(),
+        action: ResizeOrder { hold: true, ..ResizeOrder::default() }.into(),
         ..Order::default()
     }
 }
@@ -58,7 +58,7 @@ fn what_is_held_is_ordered_for_the_pod_of_a_request_and_for_what_runs() {
     holds.accepted.insert("u".to_owned());
     assert_eq!(numbers(&holds.placed(&order(), false)), ["H7"]);
     assert_eq!(numbers(&holds.placed(&order(), true)), [""; 0]);
-    holds.over.insert("a".to_owned(), 1);
+    holds.ended_at.insert("a".to_owned(), 1);
     holds.now = 20_000;
     assert_eq!(numbers(&holds.placed(&order(), true)), ["H7"]);
     holds.schedule.crash = Some(crate::world::plan::Crash { effect: 0, position: Position::Before });
@@ -69,17 +69,17 @@ fn what_is_held_is_ordered_for_the_pod_of_a_request_and_for_what_runs() {
 fn a_repair_gives_a_pod_what_its_spec_says() {
     let mut holds = holds();
     let bounds = |cpu| Bounds { cpu_request: cpu, ..Bounds::default() };
-    let give = |cpu| Resize { pod: Some(bounds(cpu)), only_raise: true, ..Resize::default() };
-    let repair = |give: Resize| Order { id: "r/app/1".to_owned(), action: give.into(), ..order() };
+    let give = |cpu| ResizeOrder { pod: Some(bounds(cpu)), only_raise: true, ..ResizeOrder::default() };
+    let repair = |give: ResizeOrder| Order { id: "r/app/1".to_owned(), action: give.into(), ..order() };
     holds.sums.insert("u".to_owned(), vec![bounds(100), bounds(200)]);
     assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), ["H8"], "of no request");
     holds.by_api.insert("r".to_owned(), "u".to_owned());
     assert_eq!(numbers(&holds.placed(&repair(give(200)), true)), [""; 0]);
-    assert_eq!(numbers(&holds.placed(&repair(give(300)), true)), ["H8"], "never said");
+    assert_eq!(numbers(&holds.placed(&repair(give(300)), true)), ["H8"], "never in the spec");
     assert_eq!(numbers(&holds.placed(&repair(give(200)), false)), [""; 0], "what cannot start never ran");
-    let lowering = Resize { only_raise: false, ..give(200) };
+    let lowering = ResizeOrder { only_raise: false, ..give(200) };
     assert_eq!(numbers(&holds.placed(&repair(lowering), true)), ["H8"], "nothing is lowered");
-    let holding = Resize { hold: true, ..give(200) };
+    let holding = ResizeOrder { hold: true, ..give(200) };
     assert_eq!(numbers(&holds.placed(&repair(holding), true)), ["H8"], "nothing is held");
 }
 

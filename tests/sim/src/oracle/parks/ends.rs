@@ -79,7 +79,7 @@ impl Parks {
             let template = &workload["spec"]["template"];
             // With Pods that are never ready, the native controllers never agree. A release in the middle of
             // a rollback may leave Pods with images of another revision, which their label never named.
-            let agrees = if self.bad() { Ok(()) } else { agrees(workload, self.partition(), server) };
+            let agrees = if self.bad_image() { Ok(()) } else { agrees(workload, self.partition(), server) };
             let have = || all_have(workload, template, self.partition(), server);
             let fine = agrees.and_then(|()| if self.let_go { Ok(()) } else { have() });
             if let Err(why) = fine {
@@ -114,29 +114,29 @@ impl Parks {
     /// How many Pods may still be begun at rest: containers that end at once are available for a moment at
     /// each start, which makes room for the next Pod.
     pub(in crate::oracle) fn late(&self) -> usize {
-        if self.bad() && self.there().next().is_some() { self.desired } else { 0 }
+        if self.bad_image() && self.there().next().is_some() { self.desired } else { 0 }
     }
 
     /// Whether a step wants an image whose containers end at once.
-    fn bad(&self) -> bool {
+    fn bad_image(&self) -> bool {
         let bad =
             |step: &Step| matches!(step, Step::Template(tags) if tags.iter().any(|(_, tag)| tag == "crash"));
         self.schedule.steps.iter().any(|step| bad(&step.what))
     }
 
     /// Whether a step moves a tag.
-    fn moved(&self) -> bool {
+    fn moves_tag(&self) -> bool {
         self.schedule.steps.iter().any(|step| matches!(step.what, Step::MoveTag(..)))
     }
 
     fn is_true(&self, id: &str, followed: &Followed, why: &str) -> bool {
         match why {
             "Paused" => followed.object.spec.paused,
-            "ProgressDeadlineExceeded" => self.bad(),
+            "ProgressDeadlineExceeded" => self.bad_image(),
             "PodsFailed" | "UntouchedPodsFailToo" => {
-                let told = status(&followed.object).pods_of_interest;
-                let differs = told.iter().any(|pod| pod.message.starts_with("TagMoved: "));
-                self.children_of(id).any(|child| child.ended == Some(false)) || (differs && self.moved())
+                let pods = status(&followed.object).pods_of_interest;
+                let differs = pods.iter().any(|pod| pod.message.starts_with("TagMoved: "));
+                self.children_of(id).any(|child| child.ended == Some(false)) || (differs && self.moves_tag())
             }
             _ => false,
         }
@@ -147,8 +147,8 @@ impl Parks {
     /// each of its requests has succeeded.
     fn restarted_once(&self, found: &mut Found) {
         let ends = self.schedule.steps.iter().any(|step| matches!(step.what, Step::Crash(..)));
-        let back = if self.moved() { self.back.len() } else { 0 };
-        for ((pod, name), began) in self.began.iter().filter(|_| !ends && !self.bad()) {
+        let back = if self.moves_tag() { self.rollbacks.len() } else { 0 };
+        for ((pod, name), began) in self.began.iter().filter(|_| !ends && !self.bad_image()) {
             let failed = self.children.values().any(|child| child.pod == *pod && child.ended != Some(true));
             if *began > self.changes.len() + back && !failed {
                 let changes = self.changes.len() - 1;

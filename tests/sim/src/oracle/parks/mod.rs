@@ -51,9 +51,9 @@ pub struct Parks {
     /// Every template that the workload had, the newest last.
     changes: Vec<Change>,
     /// The generation of each reported update, by revision.
-    told: BTreeMap<String, i64>,
+    generations: BTreeMap<String, i64>,
     /// Revisions that Pods must go back to.
-    back: BTreeSet<String>,
+    rollbacks: BTreeSet<String>,
     /// Number of Pods that the workload wants.
     desired: usize,
     /// When its user last asked for fewer Pods.
@@ -61,13 +61,13 @@ pub struct Parks {
     /// Whether it was released by its user, or because it cannot be updated in place.
     let_go: bool,
     /// Since when no rollout looks after it, and until when.
-    unkept: (u64, Option<u64>),
+    unattended: (u64, Option<u64>),
     /// Whether it has the label.
     parked: bool,
     /// Generation in which it was last parked.
     parked_since: i64,
     /// Whether it was released because no rollout looked after it.
-    left: bool,
+    abandoned: bool,
     /// And its strategy was left unchanged: its user must release it.
     left_parked: bool,
     /// When it was released; None while it is parked.
@@ -99,15 +99,15 @@ impl Parks {
             children: BTreeMap::new(),
             members: BTreeMap::new(),
             changes: Vec::new(),
-            told: BTreeMap::new(),
-            back: BTreeSet::new(),
+            generations: BTreeMap::new(),
+            rollbacks: BTreeSet::new(),
             desired: 0,
             scaled: None,
             let_go: false,
-            unkept: (0, None),
+            unattended: (0, None),
             parked: false,
             parked_since: 0,
-            left: false,
+            abandoned: false,
             left_parked: false,
             released: None,
             changed: 0,
@@ -146,22 +146,22 @@ impl Parks {
                 followed.deleted = true;
             }
             if self.followed.values().all(|followed| followed.deleted) {
-                self.unkept = (self.now, None);
+                self.unattended = (self.now, None);
             }
             return;
         };
-        self.unkept.1.get_or_insert(self.now);
+        self.unattended.1.get_or_insert(self.now);
         let object = InPlaceRollout::deserialize(new).unwrap();
-        let told = status(&object).update;
+        let update = status(&object).update;
         let followed = Followed { object, deleted: false };
         let old = self.followed.insert(uid(new), followed);
         let Some(update) =
-            told.filter(|told| old.and_then(|old| status(&old.object).update) != Some(told.clone()))
+            update.filter(|update| old.and_then(|old| status(&old.object).update) != Some(update.clone()))
         else {
             return;
         };
-        self.told.insert(update.revision.clone(), update.generation);
-        self.back.extend(update.from.clone().filter(|_| update.rolling_back));
+        self.generations.insert(update.revision.clone(), update.generation);
+        self.rollbacks.extend(update.from.clone().filter(|_| update.rolling_back));
         if let Some(end) = update.ended {
             *self.ends.entry(format!("update of a workload: {}", end.name())).or_default() += 1;
             self.let_go |= end == UpdateEnd::NotInPlace;

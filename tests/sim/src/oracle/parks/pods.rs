@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Parks, uid};
 use crate::node::keys;
-use crate::node::runtime::{Deed, Runtime, What};
+use crate::node::runtime::{Deed, DeedKind, Runtime};
 use crate::oracle::Writer;
 use crate::oracle::Wrote;
 use crate::oracle::pods::images;
@@ -99,7 +99,7 @@ impl Parks {
             let scaled = self.scaled.is_some_and(|at| self.now < at + SCALED);
             // A native controller that had not seen the release yet made it from the old revision.
             let unseen = self.released.is_some_and(|at| at <= born);
-            if !self.let_go && !self.left && !scaled && !unseen {
+            if !self.let_go && !self.abandoned && !scaled && !unseen {
                 found
                     .push(("W8", format!("{writer:?} deletes Pod {name}, and its user has not released it")));
             }
@@ -114,10 +114,10 @@ impl Parks {
         let Some(revision) = mark(pod).filter(|mark| *mark != UNKNOWN) else { return };
         let name = &pod["metadata"]["name"];
         let mut wrong = |why: String| found.push(("W9", format!("Pod {name} is marked {revision}: {why}")));
-        let told = self.told.get(revision).and_then(|generation| self.template_at(*generation));
-        let back = || self.back.contains(revision).then(|| self.template_of(revision, server)).flatten();
-        let Some(template) = told.map(|change| change.template.clone()).or_else(back) else {
-            return wrong("no update is told to be to that".to_owned());
+        let change = self.generations.get(revision).and_then(|generation| self.template_at(*generation));
+        let back = || self.rollbacks.contains(revision).then(|| self.template_of(revision, server)).flatten();
+        let Some(template) = change.map(|change| change.template.clone()).or_else(back) else {
+            return wrong("no reported update is to that".to_owned());
         };
         if let Err(why) = has_images(pod, &template) {
             wrong(format!("it has {why}"));
@@ -203,7 +203,7 @@ impl Parks {
 
     /// Takes an event that really happened on a node.
     pub(in crate::oracle) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
-        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == What::Started)
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.kind == DeedKind::Started)
         else {
             return;
         };

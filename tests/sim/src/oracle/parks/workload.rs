@@ -140,8 +140,8 @@ impl Parks {
             self.let_go = true;
             return;
         }
-        if self.is_left(new, found) {
-            self.left = true;
+        if self.is_abandoned(new, found) {
+            self.abandoned = true;
             return;
         }
         let given_up = self.followed.values().any(|followed| {
@@ -163,8 +163,8 @@ impl Parks {
     }
 
     /// Whether it is released because no rollout looks after it, as far as the controller knows.
-    fn is_left(&mut self, workload: &Value, found: &mut Found) -> bool {
-        let (since, until) = self.unkept;
+    fn is_abandoned(&mut self, workload: &Value, found: &mut Found) -> bool {
+        let (since, until) = self.unattended;
         let early = self.now < since + PATIENCE;
         // The controller does not know that the rollout is gone, and releases as if it existed.
         if early && until.is_none() && self.now <= since + self.schedule.known() {

@@ -70,7 +70,7 @@ impl Resizes {
             let unset = verified.reason == "CPUQuotaNotSet";
             let limits = |r: &Resources| (limits(r).0.filter(|_| !unset), limits(r).1);
             let changed = limits(&desired) != limits(&Resources::from(&container.original));
-            let instances = followed.told.iter().filter(|(name, _)| *name == container.name);
+            let instances = followed.reported.iter().filter(|(name, _)| *name == container.name);
             let ids: Vec<&str> = instances.map(|(_, id)| id.as_str()).collect();
             // The sizes of a group that was written are known.
             let held = |id: &&str| {
@@ -91,7 +91,7 @@ impl Resizes {
                 && self.now > since + KNOWN
                 && !ids.contains(&shown.as_str())
             {
-                let text = format!("{id} is told of {ids:?}, and {} runs as {shown}", container.name);
+                let text = format!("{id} has reports of {ids:?}, and {} runs as {shown}", container.name);
                 found.push(("R7", text));
             }
         }
@@ -135,12 +135,12 @@ impl Resizes {
             return;
         }
         let text = &status.message;
-        let told = text.contains("could not be put back");
+        let explained = text.contains("could not be put back");
         // Nothing refuses or delays the restore.
         let roomy = self.schedule.room.millicores.is_none() && self.schedule.room.quota.is_none();
         // While no container runs, it is unknown that the kubelet does not resize.
         let unknown = followed.blind && !self.schedule.room.fixed.is_empty();
-        if !told || (roomy && self.calm() && !unknown) {
+        if !explained || (roomy && self.calm() && !unknown) {
             found.push(("R3", format!("{id} ends, and its Pod keeps what it has got: {text}")));
         }
     }

@@ -70,7 +70,7 @@ struct Followed {
     forth: Option<u64>,
     back: Option<u64>,
     /// Instances on which the daemon reported: container and ID.
-    told: BTreeSet<(String, String)>,
+    reported: BTreeSet<(String, String)>,
     /// Whether no container of its Pod ran at its acceptance.
     blind: bool,
     /// Writes of its status, and of the Pod for it.
@@ -229,9 +229,9 @@ impl Resizes {
     }
 
     /// A daemon reported what the kernel has for an instance.
-    pub(super) fn told(&mut self, request: &str, container: &str, id: &str) {
+    pub(super) fn reported(&mut self, request: &str, container: &str, id: &str) {
         if let Some(followed) = self.followed.get_mut(request) {
-            followed.told.insert((container.to_owned(), id.to_owned()));
+            followed.reported.insert((container.to_owned(), id.to_owned()));
         }
     }
 
@@ -277,7 +277,7 @@ impl Resizes {
             infeasible: false,
             forth: None,
             back: None,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             blind: false,
             writes: 0,
             changes: 0,
@@ -448,10 +448,10 @@ fn stays(id: &str, before: &PodResizeStatus, after: &PodResizeStatus, found: &mu
         found.push(("rule", format!("the phase of {id} is not what its conditions say: {after:?}")));
     }
     // An end includes neither the generation that it is about, nor whether a daemon's size is still in force.
-    let given = before.phase == Some(Phase::Succeeded) && before.mechanism == Some(Mechanism::Cri);
+    let by_daemon = before.phase == Some(Phase::Succeeded) && before.mechanism == Some(Mechanism::Cri);
     let end = |status: &PodResizeStatus| {
-        let told = |c: &&Condition| !given || c.type_ != conditions::IN_FORCE;
-        let conditions = status.conditions.iter().filter(told).cloned().collect();
+        let counts = |c: &&Condition| !by_daemon || c.type_ != conditions::IN_FORCE;
+        let conditions = status.conditions.iter().filter(counts).cloned().collect();
         PodResizeStatus { observed_generation: None, conditions, ..status.clone() }
     };
     if before.completion_time.is_some() && end(before) != end(after) {

@@ -33,10 +33,10 @@ impl Rollouts {
         let there = |member: &&Member| member.made < since && member.gone.is_none();
         let newest = self.members.values().filter(there).filter_map(|member| member.created).max();
         if newest > restart.newest_pod && !self.clock_jumps() {
-            let told = restart.newest_pod;
+            let last = restart.newest_pod;
             found.push((
                 "W3",
-                format!("{id} begins with Pods up to {told:?}, and there was one of {newest:?}"),
+                format!("{id} begins with Pods up to {last:?}, and there was one of {newest:?}"),
             ));
         }
     }
@@ -51,9 +51,9 @@ impl Rollouts {
             found
                 .push(("W4", format!("{id} has finished {:?}, and {asked:?} was begun", after.restarted_at)));
         }
-        let told = after.history.first().map(|roll| (&roll.restarted_at, roll.result, roll.current));
-        if told != Some((&after.restarted_at, RollResult::Restarted, after.current)) {
-            found.push(("W4", format!("{id} has finished, and remembers {told:?}")));
+        let last = after.history.first().map(|roll| (&roll.restarted_at, roll.result, roll.current));
+        if last != Some((&after.restarted_at, RollResult::Restarted, after.current)) {
+            found.push(("W4", format!("{id} has finished, and remembers {last:?}")));
         }
         if (after.current, after.started, after.failed) != (after.pods, 0, 0) {
             found.push(("W4", format!("{id} has finished, and counts {after:?}")));
@@ -71,7 +71,7 @@ impl Rollouts {
                     |id: &str| member.shows(name, Some(id)).is_some_and(|at| at < *since && at < known);
                 newest.is_some_and(|(id, began)| began < since && heard_of(id))
             };
-            if let Some(name) = self.meant(member, named).find(old) {
+            if let Some(name) = self.picks(member, named).find(old) {
                 found.push((
                     "W4",
                     format!("{id} has finished, and {name} of {} is as old as before", member.name),

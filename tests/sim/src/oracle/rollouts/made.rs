@@ -226,10 +226,10 @@ impl Rollouts {
             self.children.values().any(of)
         };
         let waits = |(uid, other): &(&String, &Member)| {
-            let mut meant = self.meant(other, names(&followed.object));
-            let meant = meant.any(|name| other.shows(name, None).is_some_and(|at| at < since));
+            let mut picked = self.picks(other, names(&followed.object));
+            let shown = picked.any(|name| other.shows(name, None).is_some_and(|at| at < since));
             let there = other.gone.is_none() && other.made + 2_000 < begun && !self.below(other);
-            there && meant && **uid != child.pod && !has(uid)
+            there && shown && **uid != child.pod && !has(uid)
         };
         let (ready, broken) = (member.was(true, since), member.was(false, since));
         let first = |(_, other): &(&String, &Member)| match (self.ordinal(other), self.ordinal(member)) {

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::Rollouts;
 use crate::node::keys;
-use crate::node::runtime::{Deed, Runtime, What};
+use crate::node::runtime::{Deed, DeedKind, Runtime};
 use crate::oracle::Wrote;
 use crate::oracle::rules::bare;
 
@@ -83,7 +83,7 @@ impl Rollouts {
 
     /// Takes an event that really happened on a node.
     pub(in crate::oracle) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
-        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == What::Started)
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.kind == DeedKind::Started)
         else {
             return;
         };
@@ -101,14 +101,14 @@ impl Rollouts {
         member.name.strip_prefix(&*workload.name)?.strip_prefix('-')?.parse().ok()
     }
 
-    /// The containers of the Pod that a restart with these names means.
-    pub(super) fn meant<'a>(&'a self, member: &Member, named: &'a [String]) -> impl Iterator<Item = &'a str> {
+    /// The containers of the Pod that a restart with these names picks.
+    pub(super) fn picks<'a>(&'a self, member: &Member, named: &'a [String]) -> impl Iterator<Item = &'a str> {
         let plan = self.schedule.pod(&member.name);
         let containers = plan.into_iter().flat_map(|plan| &plan.containers);
-        let meant = move |name: &str, sidecar: bool| {
+        let picked = move |name: &str, sidecar: bool| {
             if named.is_empty() { !sidecar } else { named.iter().any(|n| n == name) }
         };
-        containers.filter(move |c| meant(&c.name, c.sidecar)).map(|c| &*c.name)
+        containers.filter(move |c| picked(&c.name, c.sidecar)).map(|c| &*c.name)
     }
 
     /// Whether the workload's own partition leaves it alone.

@@ -5,8 +5,8 @@ use pitstop_api::recreate::Mechanism;
 
 use super::{Found, Rules, bare, millis};
 use crate::node::keys;
-use crate::node::runtime::{Call, Deed, Runtime, What as Happened};
-use crate::world::effect::{Asked, What};
+use crate::node::runtime::{Call, Deed, DeedKind, Runtime};
+use crate::world::effect::{Asked, Purpose};
 use crate::world::plan::{ComesBack, Fault, PodPlan};
 
 /// Minimum of seconds between signal and kill.
@@ -27,7 +27,7 @@ impl Rules {
         if called > MOST_A_SECOND {
             found.push(("I12", format!("{called} calls of runtimes in a second")));
         }
-        if self.off || asked.what.only_asks() {
+        if self.off || asked.purpose.only_asks() {
             return found;
         }
         let own = (asked.order_id.clone(), by.to_owned());
@@ -39,7 +39,7 @@ impl Rules {
         self.within_grace(asked, &mut found);
         self.comes_back(asked, &mut found);
         if let Some(placed) = self.orders.get_mut(&asked.order_id) {
-            let first = if asked.what == What::Hook { &mut placed.hooked } else { &mut placed.stopped };
+            let first = if asked.purpose == Purpose::Hook { &mut placed.hooked } else { &mut placed.stopped };
             first.get_or_insert(now);
         }
         found
@@ -69,7 +69,7 @@ impl Rules {
         if !alive || self.loses_books() {
             return;
         }
-        let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.standing;
+        let first = placed.hooked.is_none() && placed.stopped.is_none() && !placed.in_book;
         let Some(request) = self.requests.get(request_uid(&asked.order_id)) else { return };
         // An order that was acknowledged before the end may be carried out after it.
         let began = |since: u64| request.ended.is_some_and(|end| since <= end);
@@ -98,7 +98,7 @@ impl Rules {
         let Some(placed) = self.orders.get(&asked.order_id).filter(|_| !rivals) else { return };
         let alive = |id: &str| runtime.containers().get(id).is_some_and(|c| c.alive(self.now));
         let others = self.orders.iter().filter(|(id, other)| {
-            **id != asked.order_id && other.standing && other.order.pod.uid == placed.order.pod.uid
+            **id != asked.order_id && other.in_book && other.order.pod.uid == placed.order.pod.uid
         });
         for (id, other) in others {
             let begun = other.hooked.is_some() || other.stopped.is_some();
@@ -114,7 +114,7 @@ impl Rules {
         for name in names.take_while(|name| *name != placed.order.container.name) {
             let earlier =
                 self.orders.iter().find(|(id, o)| request_uid(id) == uid && o.order.container.name == name);
-            let Some((id, earlier)) = earlier.filter(|(_, o)| o.standing && o.write == placed.write) else {
+            let Some((id, earlier)) = earlier.filter(|(_, o)| o.in_book && o.write == placed.write) else {
                 continue;
             };
             let begun = earlier.hooked.is_some() || earlier.stopped.is_some() || earlier.answer.is_some();
@@ -129,7 +129,7 @@ impl Rules {
     fn within_grace(&self, asked: &Asked, found: &mut Found) {
         let Some(placed) = self.orders.get(&asked.order_id) else { return };
         let grace = placed.order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
-        let (Some(grace), Some((_, since))) = (grace, placed.graced) else { return };
+        let (Some(grace), Some((_, since))) = (grace, placed.grace_from) else { return };
         let gone = i64::try_from(self.clocks.at_least_seen(self.now - since) / 1000).unwrap();
         let left = (grace - gone + ROUNDING).min(grace);
         match &asked.call {
@@ -169,10 +169,10 @@ impl Rules {
 
     /// Takes an event that really happened on a node.
     pub fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
-        if matches!(deed.what, Happened::Ended(_)) {
-            self.over.insert(deed.id.clone());
+        if matches!(deed.kind, DeedKind::Ended(_)) {
+            self.ended.insert(deed.id.clone());
         }
-        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.what == Happened::Started)
+        let Some(container) = runtime.containers().get(&deed.id).filter(|_| deed.kind == DeedKind::Started)
         else {
             return;
         };
@@ -233,7 +233,7 @@ impl Rules {
                 continue;
             }
             if pending && outlived && reason == "DeadlineExceeded" && !alive(&placed.order.container.id) {
-                found.push(("rule", format!("{id} outlived its request, and how it ended is not told")));
+                found.push(("rule", format!("{id} outlived its request, and how it ended is not reported")));
             }
         }
     }

@@ -28,12 +28,12 @@ struct Placed {
     at: u64,
     /// The write that placed it; orders of one write stand in the requested order.
     write: usize,
-    /// Whether it still stands there.
-    standing: bool,
+    /// Whether it is still in the book.
+    in_book: bool,
     /// The stored answer, and since when the order has one.
     answer: Option<(AnswerState, u64)>,
     /// The uptime in the stored acknowledgement, and since when: the grace counts from it.
-    graced: Option<(Option<i64>, u64)>,
+    grace_from: Option<(Option<i64>, u64)>,
     /// When a daemon first ran its hook.
     hooked: Option<u64>,
     /// When a daemon first stopped its container.
@@ -70,7 +70,7 @@ pub struct Rules {
     /// Instances that ran: Pod UID, name and ID.
     ran: BTreeSet<(String, String, String)>,
     /// Instances that ended, by ID.
-    over: BTreeSet<String>,
+    ended: BTreeSet<String>,
     /// Since when an instance is shown running and ready, by Pod UID and ID.
     ready: BTreeMap<(String, String), u64>,
     /// When a Pod was first seen, and since when it is gone, by UID.
@@ -96,7 +96,7 @@ impl Rules {
             orders: BTreeMap::new(),
             requests: BTreeMap::new(),
             ran: BTreeSet::new(),
-            over: BTreeSet::new(),
+            ended: BTreeSet::new(),
             ready: BTreeMap::new(),
             pods: BTreeMap::new(),
             were_ready: BTreeSet::new(),

@@ -228,7 +228,7 @@ impl Rules {
             return;
         }
         for (order, placed) in self.orders.iter().filter(|(order, _)| request_uid(order) == id) {
-            let silent = placed.standing
+            let silent = placed.in_book
                 && placed.answer.is_none()
                 && self.now > placed.at + self.clocks.most(SILENCE) + 4 * SLACK;
             let pod = &placed.order.pod.uid;
@@ -293,7 +293,7 @@ impl Rules {
             followed.falls_back = Some(self.now);
         }
         // An ended container needs no daemon: the kubelet starts it at once when its image is pinned.
-        let ended = |c: &TargetContainer| c.pin.is_none() || self.over.contains(bare(&c.container_id));
+        let ended = |c: &TargetContainer| c.pin.is_none() || self.ended.contains(bare(&c.container_id));
         if target.containers.iter().all(ended) {
             return;
         }
@@ -312,8 +312,8 @@ impl Rules {
             let container = &placed.order.container;
             // If a runtime lies, the kubelet starts the next instance beside this one.
             let runs =
-                !self.over.contains(&container.id) && !self.came_back(pod, &container.name, &container.id);
-            acting && placed.standing && within && runs && placed.order.pod.uid == pod
+                !self.ended.contains(&container.id) && !self.came_back(pod, &container.name, &container.id);
+            acting && placed.in_book && within && runs && placed.order.pod.uid == pod
         };
         self.orders.iter().find(|(_, placed)| busy(placed) && self.sound_daemons()).map(|(order, _)| order)
     }
@@ -326,7 +326,7 @@ impl Rules {
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
         let admitted = request.object.metadata.labels.as_ref().and_then(|l| l.get(labels::POD_UID));
         let target = request.object.status.clone().unwrap_or_default().target.map(|t| t.pod_uid);
-        let meant = target.or(admitted.cloned()).is_none_or(|meant| meant == uid);
+        let same = target.or(admitted.cloned()).is_none_or(|target| target == uid);
         let there = pod["metadata"]["deletionTimestamp"].is_null() && pod["status"]["phase"] == "Running";
         let long = self.pods.get(uid).is_some_and(|(since, _)| self.now > since + 20_000);
         let plain = self.only(|f| {
@@ -340,7 +340,7 @@ impl Rules {
                     | Fault::LoseEvents(..)
             )
         });
-        if meant && there && long && plain {
+        if same && there && long && plain {
             found.push(("I6", format!("{id} says that Pod {uid} is gone, and it runs")));
         }
     }
@@ -358,7 +358,7 @@ impl Rules {
         let Some(since) = since.max() else { return };
         let limit = since.max(request.accepted.unwrap_or(0)) + self.clocks.most(millis(least.into())) + 1_500;
         if self.now > limit {
-            found.push(("L2", format!("{id} is told complete {} ms late", self.now - limit)));
+            found.push(("L2", format!("{id} is reported complete {} ms late", self.now - limit)));
         }
     }
 }

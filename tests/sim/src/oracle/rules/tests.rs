@@ -31,7 +31,7 @@ fn of_the_next_version() -> Value {
     order
 }
 
-/// Broken rules if an order of the next version is stopped, withdrawn, and done once `order` stands.
+/// Broken rules if an order of the next version is stopped, withdrawn, and done once `order` is in the book.
 fn placed_again(order: &Value) -> Vec<&'static str> {
     let (mut rules, server) = (rules(), Server::for_worlds());
     let wrote = |rules: &mut Rules, now: u64, orders: &[&Value], state: &str| {

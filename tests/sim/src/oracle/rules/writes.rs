@@ -65,7 +65,7 @@ impl Rules {
         let book = after.map(read).unwrap_or_default();
         self.writes += 1;
         for placed in self.orders.values_mut().filter(|p| p.node == node) {
-            placed.standing = book.spec.orders.iter().any(|o| o.id == placed.order.id);
+            placed.in_book = book.spec.orders.iter().any(|o| o.id == placed.order.id);
         }
         for order in &book.spec.orders {
             let again = |p: &Placed| p.node == node && asked(&p.order) == asked(order);
@@ -78,9 +78,9 @@ impl Rules {
                 node: node.clone(),
                 at,
                 write,
-                standing: true,
+                in_book: true,
                 answer: None,
-                graced: None,
+                grace_from: None,
                 hooked: None,
                 stopped: None,
             };
@@ -94,7 +94,7 @@ impl Rules {
             let ended = self.requests.get(request_uid(&answer.order_id)).and_then(|r| r.ended);
             // Nothing more can come of an ended instance, and all containers of a Pod that is gone end.
             let order = self.orders.get(&answer.order_id);
-            let over = order.is_some_and(|placed| self.over.contains(&placed.order.container.id));
+            let over = order.is_some_and(|placed| self.ended.contains(&placed.order.container.id));
             let request = self.requests.get(request_uid(&answer.order_id));
             let over = over || request.is_some_and(|request| request.reason() == "PodGone");
             if new && !over && ended.is_some_and(|end| end < now) && !self.loses_books() {
@@ -118,10 +118,10 @@ impl Rules {
                 let named = answer.acknowledged_uptime_seconds;
                 // An outage before the signal does not shorten the grace.
                 let moves = placed
-                    .graced
+                    .grace_from
                     .is_none_or(|(before, _)| before != named && (forgets || placed.stopped.is_none()));
                 if moves {
-                    placed.graced = Some((named, now));
+                    placed.grace_from = Some((named, now));
                 }
             }
             let state = answer.map(|a| a.state);
@@ -276,12 +276,12 @@ impl Rules {
         for (uid, request) in self.requests.iter().filter(|(_, r)| r.ended.is_none() && r.deleted.is_none()) {
             let status = request.object.status.clone().unwrap_or_default();
             let Some(target) = status.target.filter(|t| t.pod_uid == pod) else { continue };
-            let meant = target.containers.iter().find(|c| c.name == name);
+            let container = target.containers.iter().find(|c| c.name == name);
             // A container that has come back is not pinned again: an update sets the same string.
-            if meant.is_some_and(|c| self.came_back(pod, name, &c.container_id)) {
+            if container.is_some_and(|c| self.came_back(pod, name, &c.container_id)) {
                 continue;
             }
-            let pin = meant.and_then(|c| c.pin.clone());
+            let pin = container.and_then(|c| c.pin.clone());
             let Some(pin) = pin.filter(|pin| pin.image == image) else { continue };
             if pin.from != from {
                 found.push(("I15", format!("{uid} pins {image} over {from}, which it does not know")));

@@ -6,7 +6,7 @@ use pitstop_api::image_update::{ContainerStatus, Phase, PodImageUpdateStatus};
 use serde_json::Value;
 
 use super::pods::{digest, is_old};
-use super::{Followed, Instance, KNOWN, Updates, is, status};
+use super::{Followed, Instance, KNOWN, Updates, is_named, status};
 use crate::node::image::{digest_of, id_of, split};
 use crate::oracle::pods::images;
 use crate::oracle::rules::{Found, millis};
@@ -90,14 +90,14 @@ impl Updates {
                 continue;
             }
             let Some(running) = &container.running else {
-                wrong(format!("nobody has told what {name} runs"));
+                wrong(format!("nobody has reported what {name} runs"));
                 continue;
             };
             let Some(instance) = instances.iter().find(|i| i.id == running.container_id) else {
                 wrong(format!("{running:?} never ran"));
                 continue;
             };
-            if is(instance, &container.before.container_id) && !unchanged {
+            if is_named(instance, &container.before.container_id) && !unchanged {
                 wrong(format!("{name} is the instance that was there before"));
             }
             if instance.image_id != running.image_id || !wanted.contains(&instance.image_id) {
@@ -177,7 +177,7 @@ impl Updates {
         for container in &status.containers {
             let all = self.instances.get(&(target.clone(), container.name.clone()));
             let all = all.map_or(&[][..], Vec::as_slice);
-            let before = all.iter().find(|i| is(i, &container.before.container_id));
+            let before = all.iter().find(|i| is_named(i, &container.before.container_id));
             let Some(before) = before.filter(|_| container.before.running) else { continue };
             let alive = |i: &&Instance| i.ended.is_none_or(|at| self.now < at + KNOWN);
             let back = all.iter().filter(alive).any(|i| i.image_id == before.image_id);

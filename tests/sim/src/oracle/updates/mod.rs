@@ -34,7 +34,7 @@ use super::Writer;
 use super::pace::Clocks;
 use super::rules::{Found, bare, millis};
 use crate::node::keys;
-use crate::node::runtime::{Deed, ImageNews, Runtime, What};
+use crate::node::runtime::{Deed, DeedKind, ImageNews, Runtime};
 use crate::oracle::Wrote;
 use crate::server::Server;
 use crate::world::plan::{Fault, Schedule};
@@ -78,7 +78,7 @@ pub struct Updates {
     many_leaders: bool,
     followed: BTreeMap<String, Followed>,
     /// Whether a node has an image, and since when: by node and the image's ID.
-    has: BTreeMap<(String, String), (bool, u64)>,
+    images: BTreeMap<(String, String), (bool, u64)>,
     /// By Pod UID and container, the newest last.
     instances: BTreeMap<(String, String), Vec<Instance>>,
     /// When another writer last changed the images of a Pod, by its UID.
@@ -86,7 +86,7 @@ pub struct Updates {
     /// Instances that Pods have shown, by ID.
     shown: BTreeSet<String>,
     /// Since when a Pod is out of service, by its UID.
-    out: BTreeMap<String, u64>,
+    out_since: BTreeMap<String, u64>,
     /// How requests ended, and how often.
     pub(super) ends: BTreeMap<String, usize>,
 }
@@ -125,11 +125,11 @@ impl Updates {
             off: false,
             many_leaders: many,
             followed: BTreeMap::new(),
-            has: BTreeMap::new(),
+            images: BTreeMap::new(),
             instances: BTreeMap::new(),
             foreign: BTreeMap::new(),
             shown: BTreeSet::new(),
-            out: BTreeMap::new(),
+            out_since: BTreeMap::new(),
             ends: BTreeMap::new(),
         }
     }
@@ -199,13 +199,13 @@ impl Updates {
 
     /// A node got or lost an image.
     pub(super) fn image(&mut self, now: u64, node: &str, news: &ImageNews) {
-        self.has.insert((node.to_owned(), news.image.id.clone()), (news.has, now));
+        self.images.insert((node.to_owned(), news.image.id.clone()), (news.has, now));
     }
 
     /// Takes an event that really happened on a node.
     pub(super) fn deed(&mut self, deed: &Deed, runtime: &Runtime) {
-        match deed.what {
-            What::Started => {
+        match deed.kind {
+            DeedKind::Started => {
                 let Some(container) = runtime.containers().get(&deed.id) else { return };
                 let label = |key: &str| container.info.labels.get(key).cloned().unwrap_or_default();
                 let name = (label(keys::POD_UID), label(keys::CONTAINER_NAME));
@@ -213,7 +213,7 @@ impl Updates {
                 let instance = Instance { id, image_id, started: deed.at, ended: None };
                 self.instances.entry(name).or_default().push(instance);
             }
-            What::Ended(_) => {
+            DeedKind::Ended(_) => {
                 let mut all = self.instances.values_mut().flatten();
                 if let Some(instance) = all.find(|instance| instance.id == deed.id) {
                     instance.ended.get_or_insert(deed.at);
@@ -294,7 +294,7 @@ impl Updates {
             found.push(("I11", format!("{writer:?} writes the status of {id}")));
         }
         stays(&id, &before, &after, found);
-        self.is_told_truly(&id, &before, &after, found);
+        self.was_pulled(&id, &before, &after, found);
         self.is_heard(&id, &before, &after, server, found);
         if before.completion_time.is_none() && after.completion_time.is_some() {
             let last = after.conditions.iter().find(|c| c.type_ == conditions::COMPLETE);
@@ -308,7 +308,7 @@ impl Updates {
     }
 
     /// Checks that an image that is reported as pulled was on the node.
-    fn is_told_truly(
+    fn was_pulled(
         &self,
         id: &str,
         before: &PodImageUpdateStatus,
@@ -317,10 +317,10 @@ impl Updates {
     ) {
         let node = after.target.as_ref().map(|t| t.node_name.clone()).unwrap_or_default();
         for container in &after.containers {
-            let told = before.containers.iter().find(|c| c.name == container.name);
-            let new = container.pulled.as_ref().filter(|_| told.is_none_or(|t| t.pulled != container.pulled));
+            let old = before.containers.iter().find(|c| c.name == container.name);
+            let new = container.pulled.as_ref().filter(|_| old.is_none_or(|c| c.pulled != container.pulled));
             let Some(pulled) = new else { continue };
-            if !self.has.contains_key(&(node.clone(), pulled.image_id.clone())) {
+            if !self.images.contains_key(&(node.clone(), pulled.image_id.clone())) {
                 found.push(("U1", format!("{id} has pulled {pulled:?}, which {node} never had")));
             }
         }
@@ -401,6 +401,6 @@ fn stays(id: &str, before: &PodImageUpdateStatus, after: &PodImageUpdateStatus, 
 }
 
 /// Whether a Pod's reference names the instance.
-fn is(instance: &Instance, reference: &str) -> bool {
+fn is_named(instance: &Instance, reference: &str) -> bool {
     instance.id == bare(reference)
 }

@@ -61,9 +61,9 @@ impl Updates {
         let conditions = new["status"]["conditions"].as_array();
         let ready = conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True");
         if ready {
-            self.out.remove(&pod);
+            self.out_since.remove(&pod);
         } else {
-            self.out.entry(pod.clone()).or_insert(self.now);
+            self.out_since.entry(pod.clone()).or_insert(self.now);
         }
         let others = before.is_some_and(|old| !changed(old, new).is_empty());
         if others && writer != Writer::Controller {
@@ -209,7 +209,7 @@ impl Updates {
             return;
         };
         let node = status.target.as_ref().map(|t| t.node_name.clone()).unwrap_or_default();
-        match self.has.get(&(node.clone(), pulled.image_id.clone())) {
+        match self.images.get(&(node.clone(), pulled.image_id.clone())) {
             Some((true, _)) => {}
             // It went a moment ago, or a fault hides that.
             Some((false, gone)) if self.now < gone + LOOKED_AT || !self.calm() => {}
@@ -247,8 +247,8 @@ impl Updates {
             return;
         }
         let least = self.clocks.least(grace);
-        if self.out.get(pod).is_none_or(|since| self.now < since + least) {
-            let since = self.out.get(pod);
+        if self.out_since.get(pod).is_none_or(|since| self.now < since + least) {
+            let since = self.out_since.get(pod);
             found.push(("U10", format!("{id} changes {pod}, which is out of service since {since:?}")));
         }
     }

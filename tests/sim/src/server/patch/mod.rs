@@ -92,8 +92,8 @@ fn document(call: &Call<'_>) -> Checked<Value> {
 /// one for null succeeds.
 fn operate(object: &mut Value, patch: &json_patch::Patch) -> Checked<()> {
     for operation in patch.iter() {
-        let place = operation.path();
-        let lacks = place.split_back().is_some_and(|(parent, last)| {
+        let path = operation.path();
+        let lacks = path.split_back().is_some_and(|(parent, last)| {
             let parent = object.pointer(parent.as_str()).and_then(Value::as_object);
             parent.is_some_and(|parent| !parent.contains_key(last.decoded().as_ref()))
         });

@@ -51,7 +51,7 @@ pub(super) fn merge(object: &mut Value, patch: &Value) -> Checked<()> {
     merge_map("", object, patch)
 }
 
-fn merge_map(place: &str, object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Checked<()> {
+fn merge_map(path: &str, object: &mut Map<String, Value>, patch: &Map<String, Value>) -> Checked<()> {
     match patch.get("$patch").and_then(Value::as_str) {
         Some("replace") => {
             *object = plain(patch);
@@ -68,7 +68,7 @@ fn merge_map(place: &str, object: &mut Map<String, Value>, patch: &Map<String, V
         object.retain(|field, _| keep.iter().any(|k| k == field.as_str()));
     }
     for (field, value) in patch.iter().filter(|(field, _)| !field.starts_with('$')) {
-        let below = if place.is_empty() { field.clone() } else { format!("{place}.{field}") };
+        let below = if path.is_empty() { field.clone() } else { format!("{path}.{field}") };
         match (object.get_mut(field), value) {
             (_, Value::Null) => {
                 object.remove(field);
@@ -102,12 +102,12 @@ fn merge_map(place: &str, object: &mut Map<String, Value>, patch: &Map<String, V
 }
 
 fn merge_list(
-    place: &str,
+    path: &str,
     object: &mut Vec<Value>,
     patch: &[Value],
     order: Option<&Vec<Value>>,
 ) -> Checked<()> {
-    let key = match strategy(place) {
+    let key = match strategy(path) {
         Merge::Replace => {
             *object = patch.iter().map(plain_value).collect();
             return Ok(());
@@ -135,7 +135,7 @@ fn merge_list(
             continue;
         }
         match merged.iter_mut().find(|other| same(other, item)) {
-            Some(Value::Object(old)) => merge_map(place, old, item.as_object().unwrap())?,
+            Some(Value::Object(old)) => merge_map(path, old, item.as_object().unwrap())?,
             Some(_) => {}
             None => merged.push(plain_value(item)),
         }
@@ -152,7 +152,7 @@ fn merge_list(
 
 /// Merges the elements that only the server has (`kept`, in their order) with those of the patch (in its
 /// order).
-fn interleave(kept: Vec<Value>, patched: Vec<Value>, place: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
+fn interleave(kept: Vec<Value>, patched: Vec<Value>, rank: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
     let mut kept = kept.into_iter().peekable();
     let mut patched = patched.into_iter().peekable();
     let mut all = Vec::new();
@@ -162,7 +162,7 @@ fn interleave(kept: Vec<Value>, patched: Vec<Value>, place: impl Fn(&Value) -> O
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(left), Some(right)) => {
-                matches!((place(left), place(right)), (Some(l), Some(r)) if l < r)
+                matches!((rank(left), rank(right)), (Some(l), Some(r)) if l < r)
             }
         };
         all.extend(if first { kept.next() } else { patched.next() });

@@ -1,13 +1,13 @@
 //! Looks at images and pulls of the daemon, as in `daemon/src/image.rs`.
 
 use pitstop_api::id::ContainerId;
-use pitstop_daemon_core::{Action, Event, Image, Look, Named, Newest, PullFailure};
+use pitstop_daemon_core::{Action, Event, Image, Look, NamedContainer, NewestContainer, PullFailure};
 
-use super::{DaemonProcess, Machine, READ, call_failure, facts};
+use super::{DaemonProcess, Machine, call_failure, facts, status};
 use crate::node::image;
 use crate::node::keys;
 use crate::node::runtime::{self, Answer, Call, Code, ContainerInfo, Runtime, State};
-use crate::world::effect::{Asked, Effect, What};
+use crate::world::effect::{Asked, Effect, Purpose};
 
 /// What a look reads beside the container that its order names.
 #[derive(Clone, Debug, Default)]
@@ -24,20 +24,18 @@ impl DaemonProcess {
             Action::LookAtImage { order_id, container_id, pod_uid, container, image, room } => {
                 let wanted = Wanted { pod: pod_uid, container, image, room };
                 self.image_looks.insert(order_id.clone(), wanted);
-                let call = Call::ContainerStatus { id: container_id.to_string() };
-                let container_id = container_id.into();
-                Some(Effect::Call(Asked { order_id, container_id, what: What::Image, call, limit: READ }))
+                Some(status(order_id, container_id, Purpose::Image))
             }
             // The answer is for the image, not for one order.
             Action::Pull { image, limit, .. } => Some(Effect::Call(Asked {
                 order_id: image.clone(),
                 container_id: String::new(),
-                what: What::Pull,
+                purpose: Purpose::Pull,
                 call: Call::PullImage { image },
                 limit: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
             })),
             Action::CancelPull { image } => {
-                let of = |asked: &Asked| asked.what == What::Pull && asked.order_id == image;
+                let of = |asked: &Asked| asked.purpose == Purpose::Pull && asked.order_id == image;
                 let calls = self.calls.iter().filter(|(_, (asked, ..))| of(asked)).map(|(id, _)| *id);
                 for id in calls.collect::<Vec<_>>() {
                     machine.runtime.cancel(id);
@@ -72,26 +70,26 @@ impl DaemonProcess {
         let look = Look {
             named,
             heir,
-            image: runtime.image(&wanted.image).map(told),
-            newest: newest.and_then(|info| told_newest(info, runtime)),
+            image: runtime.image(&wanted.image).map(to_image),
+            newest: newest.and_then(|info| to_newest(info, runtime)),
             free: wanted.room.then(|| runtime.free_bytes(now)),
         };
         Event::ImageSeen(order_id, Ok(Box::new(look)))
     }
 }
 
-fn told(image: &image::Image) -> Image {
+fn to_image(image: &image::Image) -> Image {
     Image { id: image.id.clone(), digests: image.digests.iter().cloned().collect(), bytes: 1 << 20 }
 }
 
 /// Every second container reports the image name in its Pod, as runtimes do from CRI 1.29 on.
-fn named(info: &ContainerInfo, runtime: &Runtime) -> Named {
+fn named(info: &ContainerInfo, runtime: &Runtime) -> NamedContainer {
     let new = info.id.as_bytes().last().is_some_and(|byte| byte % 2 == 0);
     let asked = if new { info.image.clone() } else { String::new() };
     let known = runtime.image(&info.image_id);
     let names = known.into_iter().flat_map(|image| image.tags.iter().chain(&image.digests));
     let references = names.cloned().chain([info.image_ref.clone()]).collect();
-    Named { facts: facts(info), asked, references }
+    NamedContainer { facts: facts(info), asked, references }
 }
 
 fn newest_of<'a>(runtime: &'a Runtime, wanted: &Wanted) -> Option<&'a ContainerInfo> {
@@ -102,9 +100,9 @@ fn newest_of<'a>(runtime: &'a Runtime, wanted: &Wanted) -> Option<&'a ContainerI
     of_name.max_by_key(|info| (info.attempt, info.created_at))
 }
 
-fn told_newest(info: &ContainerInfo, runtime: &Runtime) -> Option<Newest> {
-    let image = runtime.image(&info.image_id).map(told);
-    Some(Newest {
+fn to_newest(info: &ContainerInfo, runtime: &Runtime) -> Option<NewestContainer> {
+    let image = runtime.image(&info.image_id).map(to_image);
+    Some(NewestContainer {
         id: ContainerId::parse(&info.id).ok()?,
         runs: info.state == State::Running,
         started: info.state != State::Created,

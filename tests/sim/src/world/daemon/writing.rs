@@ -14,7 +14,7 @@ pub(super) struct Chain {
     why: Why,
     /// UID of the Pod.
     pod: String,
-    rest: VecDeque<Write>,
+    writes: VecDeque<Write>,
 }
 
 /// Purpose of the writes.
@@ -27,14 +27,14 @@ enum Why {
 
 impl DaemonProcess {
     pub(super) fn resize(&mut self, order_id: String, pod: String, writes: Vec<Write>) -> Effect {
-        self.go_on(Chain { why: Why::Order(order_id), pod, rest: writes.into() }).unwrap()
+        self.go_on(Chain { why: Why::Order(order_id), pod, writes: writes.into() }).unwrap()
     }
 
     pub(super) fn write_back(&mut self, now: u64, held: Box<Held>, machine: &mut Machine<'_>) -> Out {
         match machine.cgroups.owed(now, machine.runtime, &held) {
             Ok(writes) => {
                 let pod = held.pod.uid.clone();
-                let chain = Chain { why: Why::Back(held), pod: pod.clone(), rest: writes.into() };
+                let chain = Chain { why: Why::Back(held), pod: pod.clone(), writes: writes.into() };
                 match self.go_on(chain) {
                     Some(effect) => Out { effects: vec![effect], ..Out::default() },
                     None => self.core(now, Event::WrittenBack(pod, Ok(())), machine),
@@ -46,7 +46,7 @@ impl DaemonProcess {
 
     /// Begins the next write; None if none is left.
     fn go_on(&mut self, mut chain: Chain) -> Option<Effect> {
-        let write = chain.rest.pop_front()?;
+        let write = chain.writes.pop_front()?;
         self.writes += 1;
         let order_id = match &chain.why {
             Why::Order(id) => Some(id.clone()),
@@ -66,7 +66,7 @@ impl DaemonProcess {
         machine: &mut Machine<'_>,
     ) -> Out {
         let Some(chain) = self.chains.remove(&token) else { return Out::default() };
-        if result.is_ok() && !chain.rest.is_empty() {
+        if result.is_ok() && !chain.writes.is_empty() {
             let effects = self.go_on(chain).into_iter().collect();
             return Out { effects, ..Out::default() };
         }

@@ -42,7 +42,7 @@ struct Cache {
 #[derive(Debug, Default)]
 pub(super) struct Natives {
     caches: BTreeMap<Actor, Cache>,
-    /// Places of the plan that have had a Pod.
+    /// Indices in the plan that have had a Pod.
     filled: BTreeSet<usize>,
 }
 
@@ -99,19 +99,19 @@ impl World {
             let Some(mut containers) = spec.get(list).cloned() else { continue };
             for container in containers.as_array_mut().into_iter().flatten() {
                 // The API server stores no empty list.
-                let says = |_: &String, value: &mut Value| value.as_array().is_none_or(|all| !all.is_empty());
-                container.as_object_mut().into_iter().for_each(|fields| fields.retain(says));
+                let keep = |_: &String, value: &mut Value| value.as_array().is_none_or(|all| !all.is_empty());
+                container.as_object_mut().into_iter().for_each(|fields| fields.retain(keep));
             }
             object["spec"]["template"]["spec"][list] = containers;
         }
         object["metadata"]["generation"] = 1.into();
         let wall = self.server_wall();
         let stored = self.server.insert(wall, &workload.kind, object);
-        self.saw(Writer::User, &workload.kind, None, Some(stored));
+        self.object_written(Writer::User, &workload.kind, None, Some(stored));
     }
 
     /// Plans when each native controller sees a write.
-    pub(super) fn tell_natives(
+    pub(super) fn notify_natives(
         &mut self,
         kind: &str,
         before: Option<&Arc<Value>>,
@@ -169,18 +169,18 @@ impl World {
     fn native_creates(&mut self, kind: &str, object: Value) {
         let wall = self.server_wall();
         let stored = self.server.insert(wall, kind, object);
-        self.story.tell(self.now, "native", || format!("makes {kind} {}", text(&stored, "name")));
-        self.saw(Writer::Native, kind, None, Some(stored));
+        self.story.note(self.now, "native", || format!("makes {kind} {}", text(&stored, "name")));
+        self.object_written(Writer::Native, kind, None, Some(stored));
     }
 
     fn native_deletes(&mut self, pod: &Value) {
         let name = text(pod, "name");
-        self.story.tell(self.now, "native", || format!("deletes Pod {name}"));
+        self.story.note(self.now, "native", || format!("deletes Pod {name}"));
         let request = objects::delete(&objects::pod_path(name), None, Some(text(pod, "uid")));
         self.handle(Writer::Native, &request);
     }
 
-    /// The stored Pod at that place of the plan, even if it is being deleted.
+    /// The stored Pod at that index of the plan, even if it is being deleted.
     fn native_pod(&self, at: usize) -> Option<Arc<Value>> {
         let of = |pod: &&Arc<Value>| self.schedule.pod_at(text(pod, "name")) == Some(at);
         self.server.objects("Pod").find(of).cloned()
@@ -192,7 +192,7 @@ impl World {
         pods.find(|pod| self.schedule.pod_at(text(pod, "name")) == Some(at))
     }
 
-    /// Creates a Pod at that place, if it has none.
+    /// Creates a Pod at that index, if it has none.
     fn native_makes(&mut self, at: usize, owner: &Value, template: &Value, revision: Option<&str>) {
         if self.native_pod(at).is_some() {
             return;
@@ -216,7 +216,7 @@ impl World {
                 }
             }
         }
-        self.story.tell(self.now, "native", || format!("makes Pod {name}"));
+        self.story.note(self.now, "native", || format!("makes Pod {name}"));
         let response = self.handle(Writer::Native, &objects::create_pod(&pod));
         assert!(response.status().is_success(), "{}", response.body());
     }

@@ -107,8 +107,8 @@ impl World {
             for pod in pods.iter().skip(replicas) {
                 self.native_deletes(pod);
             }
-            let places: Vec<usize> = (0..self.schedule.pods.len()).collect();
-            let free = places.into_iter().filter(|at| self.native_pod(*at).is_none());
+            let indices: Vec<usize> = (0..self.schedule.pods.len()).collect();
+            let free = indices.into_iter().filter(|at| self.native_pod(*at).is_none());
             let free: Vec<usize> = free.take(replicas.saturating_sub(pods.len())).collect();
             for at in free {
                 self.native_makes(at, &set, &set["spec"]["template"], None);

@@ -1,6 +1,6 @@
 //! `StatefulSet` and `DaemonSet`: a label shows the revision of each Pod.
 //!
-//! They replace one Pod at a time, from the highest place down, and create all missing Pods at once.
+//! They replace one Pod at a time, from the highest index down, and create all missing Pods at once.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl World {
         if strategy["type"] == "RollingUpdate" {
             self.replace_one(partition..desired, &update);
         }
-        self.tell_revisions(set, &update, desired);
+        self.report_revisions(set, &update, desired);
     }
 
     /// The revision of the template: created if missing, and made the newest.
@@ -86,9 +86,9 @@ impl World {
         Revision { label, template: wanted.clone() }
     }
 
-    /// Deletes the last Pod of another revision in `places`, if none is missing or being deleted.
-    fn replace_one(&mut self, places: std::ops::Range<usize>, update: &Revision) {
-        let pods: Vec<Option<Arc<Value>>> = places.map(|at| self.native_seen(Actor::Workload, at)).collect();
+    /// Deletes the last Pod of another revision in `indices`, if none is missing or being deleted.
+    fn replace_one(&mut self, indices: std::ops::Range<usize>, update: &Revision) {
+        let pods: Vec<Option<Arc<Value>>> = indices.map(|at| self.native_seen(Actor::Workload, at)).collect();
         let there: Vec<&Arc<Value>> = pods.iter().flatten().filter(|pod| active(pod)).collect();
         if there.len() == pods.len()
             && let Some(old) = there.into_iter().rev().find(|pod| label(pod) != update.label)
@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Writes the status of the workload.
-    fn tell_revisions(&mut self, set: &Value, update: &Revision, desired: usize) {
+    fn report_revisions(&mut self, set: &Value, update: &Revision, desired: usize) {
         let pods = (0..self.schedule.members()).filter_map(|at| self.native_seen(Actor::Workload, at));
         let pods: Vec<_> = pods.filter(|pod| active(pod)).collect();
         let updated = pods.iter().filter(|pod| label(pod) == update.label).count();

@@ -1,4 +1,4 @@
-//! A request whose place a later one took: its claim counts again once it is admitted anew.
+//! A request that a later one replaced: its claim counts again once it is admitted anew.
 
 use pitstop_api::condition::ConditionStatus;
 
@@ -17,8 +17,8 @@ fn neighbour(node: &Node, request: i64) -> Pod {
 }
 
 fn in_force(node: &Node, name: &str) -> Option<(ConditionStatus, String)> {
-    let told = node.status(name).conditions.iter().find(|c| c.type_ == "InForce");
-    told.map(|told| (told.status, told.reason.clone()))
+    let condition = node.status(name).conditions.iter().find(|c| c.type_ == "InForce");
+    condition.map(|condition| (condition.status, condition.reason.clone()))
 }
 
 /// Much was granted, and then less.

@@ -3,8 +3,8 @@
 use super::*;
 
 /// What happened to the containers since the last call, with times.
-fn deeds(b: &mut Bench) -> Vec<(u64, What)> {
-    b.node.runtime.take_deeds().into_iter().map(|d| (d.at, d.what)).collect()
+fn deeds(b: &mut Bench) -> Vec<(u64, DeedKind)> {
+    b.node.runtime.take_deeds().into_iter().map(|d| (d.at, d.kind)).collect()
 }
 
 fn pin(p: &mut Value) {
@@ -56,10 +56,10 @@ fn a_hook_runs_before_the_stop_and_counts_against_the_grace() {
     b.edit(pin);
     b.until(15_000, |b| b.status("app").restart_count == 1);
     let deeds = deeds(&mut b);
-    let at = |wanted: &dyn Fn(&What) -> bool| deeds.iter().find(|d| wanted(&d.1)).map(|d| d.0 - begin);
-    assert_eq!(at(&|w| matches!(w, What::Exec(..))), Some(0));
-    assert!(at(&|w| *w == What::Term).unwrap() >= 3000);
-    let killed = at(&|w| *w == What::Kill).unwrap();
+    let at = |wanted: &dyn Fn(&DeedKind) -> bool| deeds.iter().find(|d| wanted(&d.1)).map(|d| d.0 - begin);
+    assert_eq!(at(&|w| matches!(w, DeedKind::Exec(..))), Some(0));
+    assert!(at(&|w| *w == DeedKind::Term).unwrap() >= 3000);
+    let killed = at(&|w| *w == DeedKind::Kill).unwrap();
     assert!((10_000..10_100).contains(&killed), "{killed}");
 }
 
@@ -76,7 +76,7 @@ fn a_hook_that_takes_too_long_is_left_behind() {
     b.edit(pin);
     b.until(15_000, |b| b.status("app").restart_count == 1);
     let deeds = deeds(&mut b);
-    let killed = deeds.iter().find(|d| d.1 == What::Kill).unwrap().0 - begin;
+    let killed = deeds.iter().find(|d| d.1 == DeedKind::Kill).unwrap().0 - begin;
     assert!((7000..7100).contains(&killed), "never less than 2 s after the signal: {killed}");
 }
 

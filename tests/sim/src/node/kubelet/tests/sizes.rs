@@ -19,7 +19,7 @@ fn ask(b: &mut Bench, cpu: &str, memory: &str) {
 }
 
 /// CPU requests in the status: admitted, and in use.
-fn told(b: &Bench) -> (String, String) {
+fn cpu(b: &Bench) -> (String, String) {
     let status = b.status("app");
     let text = |all: &BTreeMap<String, String>| all.get("cpu").cloned().unwrap_or_default();
     (text(&status.allocated_resources.unwrap()), text(&status.resources.unwrap().requests))
@@ -33,9 +33,9 @@ fn a_new_size_is_admitted_and_then_written() {
     let id = b.id("app");
     ask(&mut b, "200m", "128Mi");
     b.until(500, |b| b.condition("PodResizeInProgress")["status"] == "True");
-    assert_eq!(told(&b), ("200m".into(), "100m".into()));
+    assert_eq!(cpu(&b), ("200m".into(), "100m".into()));
     b.until(2_000, |b| b.condition("PodResizeInProgress").is_null());
-    assert_eq!(told(&b), ("200m".into(), "200m".into()));
+    assert_eq!(cpu(&b), ("200m".into(), "200m".into()));
     assert_eq!(b.pod()["status"]["observedGeneration"], b.pod()["metadata"]["generation"]);
     assert_eq!(b.id("app"), id, "in place");
 }
@@ -48,9 +48,9 @@ fn what_has_no_room_waits_for_it_and_what_never_has_is_told() {
     b.node.kubelet.crowd(b.now, 900);
     ask(&mut b, "200m", "128Mi");
     b.until(500, |b| b.condition("PodResizePending")["reason"] == "Deferred");
-    assert_eq!(told(&b), ("100m".into(), "100m".into()));
+    assert_eq!(cpu(&b), ("100m".into(), "100m".into()));
     b.node.kubelet.crowd(b.now, 0);
-    b.until(2_000, |b| b.condition("PodResizePending").is_null() && told(b).1 == "200m");
+    b.until(2_000, |b| b.condition("PodResizePending").is_null() && cpu(b).1 == "200m");
     ask(&mut b, "2", "128Mi");
     b.until(500, |b| b.condition("PodResizePending")["reason"] == "Infeasible");
     ask(&mut b, "200m", "128Mi");
@@ -96,7 +96,7 @@ fn sizes_outlive_the_kubelet() {
     b.kubelet_starts();
     b.pass(3_000);
     assert_eq!(b.condition("PodResizePending")["reason"], "Deferred", "it is no Pod that is admitted anew");
-    assert_eq!(told(&b), ("100m".into(), "100m".into()));
+    assert_eq!(cpu(&b), ("100m".into(), "100m".into()));
 }
 
 /// Also while its writes are not in effect yet.
@@ -106,11 +106,11 @@ fn a_kubelet_that_does_not_resize_makes_the_group_of_a_pod_once() {
     b.node.kubelet.cgroups_mut().slow(60_000, 60_000);
     b.put(sized(&json!([])));
     b.until(5_000, Bench::ready);
-    let made = b.node.kubelet.cgroups().given_to_pod("u");
+    let made = b.node.kubelet.cgroups().last_pod_size("u");
     assert!(made.is_some());
     ask(&mut b, "200m", "128Mi");
     let id = b.id("app");
     b.node.runtime.crash(b.now, &id, 1);
     b.until(5_000, |b| b.running("app").is_some_and(|c| c.info.id != id));
-    assert_eq!(b.node.kubelet.cgroups().given_to_pod("u"), made);
+    assert_eq!(b.node.kubelet.cgroups().last_pod_size("u"), made);
 }

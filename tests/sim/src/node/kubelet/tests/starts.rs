@@ -66,10 +66,10 @@ fn the_back_off_doubles_and_is_told_late() {
         // minute.
         assert!((expected..expected * 3 / 2 + 61_000).contains(wait), "{waits:?}");
     }
-    let told = |w: &&(u64, StatusWrite)| {
+    let backs_off = |w: &&(u64, StatusWrite)| {
         w.1.status["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
     };
-    let first = b.writes.iter().find(told).unwrap();
+    let first = b.writes.iter().find(backs_off).unwrap();
     assert!(first.0 > starts[1] + 5000, "not before the next pass");
     let message = first.1.status["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
     assert_eq!(message, "back-off 10s restarting failed container=app pod=web_default(u)");

@@ -5,8 +5,8 @@ use pitstop_api::image::Reference;
 use pitstop_api::nodework::{AnswerReason, Order, Pulled, Running};
 use pitstop_api::text::quoted;
 
-use super::{Image, Named, Newest};
-use crate::verdict::of_another;
+use super::{Image, NamedContainer, NewestContainer};
+use crate::decision::wrong_label;
 
 /// Longest image ID in an answer, in characters: the bound of the `NodeWork`.
 const MAX_ID: usize = 256;
@@ -15,12 +15,12 @@ const MAX_ID: usize = 256;
 pub(super) fn refused(
     order: &Order,
     wanted: &Reference,
-    known: Option<&Named>,
+    known: Option<&NamedContainer>,
 ) -> Option<(AnswerReason, String)> {
     let Some(named) = known else {
         return Some((AnswerReason::NotRunning, "the runtime knows no container of that ID".to_owned()));
     };
-    if let Some(text) = of_another(order, &named.facts) {
+    if let Some(text) = wrong_label(order, &named.facts) {
         return Some((AnswerReason::WrongContainer, text));
     }
     let known = references(named);
@@ -38,7 +38,7 @@ pub(super) fn refused(
 }
 
 /// The Pod's name for the image or, if the runtime does not report that, all names of the runtime.
-fn references(named: &Named) -> Vec<String> {
+fn references(named: &NamedContainer) -> Vec<String> {
     if named.asked.is_empty() { named.references.clone() } else { vec![named.asked.clone()] }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn pulled(wanted: &Reference, image: &Image, milliseconds: Option<i64
 }
 
 /// The report of a container.
-pub(super) fn running(wanted: &Reference, newest: &Newest) -> Running {
+pub(super) fn running(wanted: &Reference, newest: &NewestContainer) -> Running {
     Running {
         container_id: newest.id.as_str().to_owned(),
         image_id: truncate(&newest.image_id, MAX_ID),

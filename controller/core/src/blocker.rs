@@ -8,22 +8,22 @@ use crate::change::Named;
 
 /// The message that `conditions` already have about a wait for `reason`. It is kept: otherwise each end of a request
 /// would rewrite every request that waits for the Pod.
-pub fn told<'a>(conditions: &'a [Condition], reason: &str) -> Option<&'a str> {
+pub fn stored_message<'a>(conditions: &'a [Condition], reason: &str) -> Option<&'a str> {
     condition::find(conditions, COMPLETE)
-        .filter(|told| told.reason == reason)
-        .map(|told| told.message.as_str())
+        .filter(|condition| condition.reason == reason)
+        .map(|condition| condition.message.as_str())
 }
 
 /// What a request waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Before {
+pub enum Blocker {
     /// This request for the same Pod.
     Request(Named),
     /// This many requests of its kind that are open in its namespace.
     TooMany(usize),
 }
 
-impl Before {
+impl Blocker {
     /// Every reason.
     pub const REASONS: [&str; 2] = ["Queued", "TooManyRequests"];
 
@@ -38,7 +38,7 @@ impl Before {
 }
 
 /// As a sentence.
-impl fmt::Display for Before {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request(named) => write!(f, "waits for its turn: {named} goes first"),

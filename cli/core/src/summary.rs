@@ -16,7 +16,7 @@ pub const NOT_SEEN: &str = "NotSeen";
 
 /// How far a request is. Texts are raw from the API: show them by [`crate::plain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Summary {
     /// Whether it is over, and how.
     pub progress: Progress,
     /// The name of its phase; empty: none yet.
@@ -31,7 +31,7 @@ pub struct Standing {
 
 /// The parts of a status that all kinds have.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Said<'a> {
+pub struct CommonStatus<'a> {
     /// The name of `status.phase`; empty: none.
     pub phase: &'static str,
     /// `status.observedGeneration`.
@@ -47,8 +47,8 @@ pub trait Request: Resource<DynamicType = ()> {
     /// Which kind it is.
     const KIND: RequestKind;
 
-    /// What its status says.
-    fn said(&self) -> Said<'_>;
+    /// The common parts of its status.
+    fn common_status(&self) -> CommonStatus<'_>;
 
     /// The workload that is parked while the rollout is at work on it; `None` for other requests.
     fn workload(&self) -> Option<(TargetKind, &str)> {
@@ -61,7 +61,7 @@ pub trait Request: Resource<DynamicType = ()> {
     }
 
     /// How far it is by rules of its kind; `None`: the common conditions decide.
-    fn beside(&self, _said: Said<'_>) -> Option<Standing> {
+    fn by_kind(&self, _common: CommonStatus<'_>) -> Option<Summary> {
         None
     }
 
@@ -77,68 +77,68 @@ pub trait Request: Resource<DynamicType = ()> {
 }
 
 /// How far a request is.
-pub fn standing<R: Request>(request: &R) -> Standing {
-    let said = request.said();
-    request.beside(said).unwrap_or_else(|| by_conditions(request, said))
+pub fn summary<R: Request>(request: &R) -> Summary {
+    let common = request.common_status();
+    request.by_kind(common).unwrap_or_else(|| by_conditions(request, common))
 }
 
 /// Whether the request has work left.
 pub fn is_at_work<R: Request>(request: &R) -> bool {
-    request.is_midway() || standing(request).progress == Progress::Open
+    request.is_midway() || summary(request).progress == Progress::Open
 }
 
 /// Whether the controller is ready to make changes in the workload's running Pods. The controller tries again, so the
-/// standing is open until it succeeds.
-pub fn armed<R: Request>(request: &R) -> Standing {
-    let said = request.said();
-    let told = condition::find(said.conditions, conditions::ARMED);
-    let Some(told) = told.filter(|told| told.observed_generation >= request.meta().generation) else {
-        return unseen(request, said, "the controller has not said so yet".to_owned());
+/// summary is open until it succeeds.
+pub fn armed_summary<R: Request>(request: &R) -> Summary {
+    let common = request.common_status();
+    let armed = condition::find(common.conditions, conditions::ARMED);
+    let Some(armed) = armed.filter(|armed| armed.observed_generation >= request.meta().generation) else {
+        return unseen(request, common, "the controller has not set the condition Armed yet".to_owned());
     };
-    let progress = if holds(told) { Progress::Succeeded } else { Progress::Open };
-    of_condition(progress, said, told)
+    let progress = if is_true(armed) { Progress::Succeeded } else { Progress::Open };
+    of_condition(progress, common, armed)
 }
 
 /// By the conditions that all kinds have. The end of a request is final, even if its spec changes afterwards; rollouts
 /// differ: see [`InPlaceRollout`]'s own rules.
-fn by_conditions<R: Request>(request: &R, said: Said<'_>) -> Standing {
-    let complete = condition::find(said.conditions, condition::COMPLETE);
-    let failed = condition::find(said.conditions, condition::FAILED).filter(|c| holds(c));
-    let (progress, told) = match (failed, complete) {
+fn by_conditions<R: Request>(request: &R, common: CommonStatus<'_>) -> Summary {
+    let complete = condition::find(common.conditions, condition::COMPLETE);
+    let failed = condition::find(common.conditions, condition::FAILED).filter(|c| is_true(c));
+    let (progress, condition) = match (failed, complete) {
         (Some(failed), _) => (Progress::Failed, failed),
-        (None, Some(complete)) if holds(complete) => (Progress::Succeeded, complete),
+        (None, Some(complete)) if is_true(complete) => (Progress::Succeeded, complete),
         (None, Some(complete)) => (Progress::Open, complete),
-        (None, None) => return unseen(request, said, "the controller has not seen it yet".to_owned()),
+        (None, None) => return unseen(request, common, "the controller has not seen it yet".to_owned()),
     };
-    of_condition(progress, said, told)
+    of_condition(progress, common, condition)
 }
 
-fn of_condition(progress: Progress, said: Said<'_>, told: &Condition) -> Standing {
-    Standing {
+fn of_condition(progress: Progress, common: CommonStatus<'_>, condition: &Condition) -> Summary {
+    Summary {
         progress,
-        phase: said.phase,
-        reason: told.reason.clone(),
-        message: told.message.clone(),
-        since: said.completed_at.or(Some(told.last_transition_time)),
+        phase: common.phase,
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+        since: common.completed_at.or(Some(condition.last_transition_time)),
     }
 }
 
-fn holds(condition: &Condition) -> bool {
+fn is_true(condition: &Condition) -> bool {
     condition.status == ConditionStatus::True
 }
 
 /// Of a request that the controller has not seen.
-fn unseen<R: Request>(request: &R, said: Said<'_>, message: String) -> Standing {
+fn unseen<R: Request>(request: &R, common: CommonStatus<'_>, message: String) -> Summary {
     let created = request.meta().creation_timestamp.as_ref();
     let since = created.and_then(|at| DateTime::from_timestamp(at.0.as_second(), 0));
-    Standing { progress: Progress::Open, phase: said.phase, reason: NOT_SEEN.to_owned(), message, since }
+    Summary { progress: Progress::Open, phase: common.phase, reason: NOT_SEEN.to_owned(), message, since }
 }
 
 impl Request for ContainerRecreateRequest {
     const KIND: RequestKind = RequestKind::Restart;
 
-    fn said(&self) -> Said<'_> {
-        self.status.as_ref().map_or_else(Said::default, |status| Said {
+    fn common_status(&self) -> CommonStatus<'_> {
+        self.status.as_ref().map_or_else(CommonStatus::default, |status| CommonStatus {
             phase: status.phase.map_or("", recreate::Phase::name),
             observed_generation: status.observed_generation,
             completed_at: status.completion_time,
@@ -147,9 +147,9 @@ impl Request for ContainerRecreateRequest {
     }
 
     /// OpenKruise's own controller writes no conditions with the outcome: the container states have it.
-    fn beside(&self, said: Said<'_>) -> Option<Standing> {
+    fn by_kind(&self, common: CommonStatus<'_>) -> Option<Summary> {
         let status = self.status.as_ref().filter(|it| it.phase == Some(recreate::Phase::Completed))?;
-        if condition::find(said.conditions, condition::COMPLETE).is_some() {
+        if condition::find(common.conditions, condition::COMPLETE).is_some() {
             return None;
         }
         let containers = &status.container_recreate_states;
@@ -162,12 +162,12 @@ impl Request for ContainerRecreateRequest {
             }
             None => String::new(),
         };
-        Some(Standing {
+        Some(Summary {
             progress: if good { Progress::Succeeded } else { Progress::Failed },
-            phase: said.phase,
-            reason: said.phase.to_owned(),
+            phase: common.phase,
+            reason: common.phase.to_owned(),
             message,
-            since: said.completed_at,
+            since: common.completed_at,
         })
     }
 }
@@ -175,8 +175,8 @@ impl Request for ContainerRecreateRequest {
 impl Request for PodResize {
     const KIND: RequestKind = RequestKind::Resize;
 
-    fn said(&self) -> Said<'_> {
-        self.status.as_ref().map_or_else(Said::default, |status| Said {
+    fn common_status(&self) -> CommonStatus<'_> {
+        self.status.as_ref().map_or_else(CommonStatus::default, |status| CommonStatus {
             phase: status.phase.map_or("", pitstop_api::resize::Phase::name),
             observed_generation: status.observed_generation,
             completed_at: status.completion_time,
@@ -188,8 +188,8 @@ impl Request for PodResize {
 impl Request for PodImageUpdate {
     const KIND: RequestKind = RequestKind::ImageUpdate;
 
-    fn said(&self) -> Said<'_> {
-        self.status.as_ref().map_or_else(Said::default, |status| Said {
+    fn common_status(&self) -> CommonStatus<'_> {
+        self.status.as_ref().map_or_else(CommonStatus::default, |status| CommonStatus {
             phase: status.phase.map_or("", pitstop_api::image_update::Phase::name),
             observed_generation: status.observed_generation,
             completed_at: status.completion_time,
@@ -201,8 +201,8 @@ impl Request for PodImageUpdate {
 impl Request for InPlaceRollout {
     const KIND: RequestKind = RequestKind::Rollout;
 
-    fn said(&self) -> Said<'_> {
-        self.status.as_ref().map_or_else(Said::default, |status| Said {
+    fn common_status(&self) -> CommonStatus<'_> {
+        self.status.as_ref().map_or_else(CommonStatus::default, |status| CommonStatus {
             phase: status.phase.map_or("", pitstop_api::rollout::Phase::name),
             observed_generation: status.observed_generation,
             completed_at: None,
@@ -232,22 +232,22 @@ impl Request for InPlaceRollout {
 
     /// A rollout serves many changes: a status of an older spec says nothing about the present one. A restart is done
     /// only when the status has the spec's `restartedAt`.
-    fn beside(&self, said: Said<'_>) -> Option<Standing> {
+    fn by_kind(&self, common: CommonStatus<'_>) -> Option<Summary> {
         let generation = self.meta().generation.unwrap_or_default();
-        let observed = said.observed_generation.unwrap_or(-1);
+        let observed = common.observed_generation.unwrap_or(-1);
         if observed < generation {
             let message = match observed {
                 ..0 => "the controller has not seen it yet".to_owned(),
                 _ => "the controller has not seen the latest change of spec yet".to_owned(),
             };
-            return Some(unseen(self, said, message));
+            return Some(unseen(self, common, message));
         }
         let finished = self.status.as_ref().and_then(|status| status.restarted_at.as_deref());
         let wanted = self.spec.restarted_at.as_deref();
-        let standing = by_conditions(self, said);
-        if standing.progress == Progress::Succeeded && wanted.is_some() && wanted != finished {
+        let summary = by_conditions(self, common);
+        if summary.progress == Progress::Succeeded && wanted.is_some() && wanted != finished {
             let message = format!("the restart {} has not begun yet", wanted.unwrap_or_default());
-            return Some(unseen(self, said, message));
+            return Some(unseen(self, common, message));
         }
         None
     }
@@ -277,16 +277,16 @@ mod tests {
     }
 
     /// The status that the controller writes.
-    fn told(progress: Progress, phase: &'static str, reason: &'static str, generation: i64) -> Value {
+    fn status(progress: Progress, phase: &'static str, reason: &'static str, generation: i64) -> Value {
         let mut conditions = Vec::new();
-        let standing = condition::Standing { progress, phase, reason, message: "so it is" };
-        record(&mut conditions, standing, at(10), Some(generation));
+        let summary = condition::Summary { progress, phase, reason, message: "so it is" };
+        record(&mut conditions, summary, at(10), Some(generation));
         json!({"phase": phase, "observedGeneration": generation, "conditions": conditions})
     }
 
-    fn is(progress: Progress, phase: &'static str, reason: &str) -> Standing {
+    fn is(progress: Progress, phase: &'static str, reason: &str) -> Summary {
         let (reason, message) = (reason.to_owned(), "so it is".to_owned());
-        Standing { progress, phase, reason, message, since: Some(at(10)) }
+        Summary { progress, phase, reason, message, since: Some(at(10)) }
     }
 
     const RESIZE: fn() -> Value = || json!({"podRef": {"name": "web"}, "containers": []});
@@ -297,43 +297,46 @@ mod tests {
     fn what_the_controller_writes_is_read_back_for_every_kind() {
         let restart = |status| {
             let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
-            standing(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status))
+            summary(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status))
         };
-        let resize = |status| standing(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
-        let update = |status| standing(&read::<PodImageUpdate>(RequestKind::ImageUpdate, &RESIZE(), &status));
-        let rollout = |status| standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status));
-        for (standing, expected) in [
-            (restart(told(Open, "Pending", "Queued", 2)), is(Open, "Pending", "Queued")),
-            (restart(told(Succeeded, "Completed", "Complete", 2)), is(Succeeded, "Completed", "Complete")),
-            (restart(told(Failed, "Completed", "PodGone", 2)), is(Failed, "Completed", "PodGone")),
-            (resize(told(Open, "Deferred", "NodeBusy", 2)), is(Open, "Deferred", "NodeBusy")),
-            (resize(told(Failed, "Infeasible", "NodeCapacity", 2)), is(Failed, "Infeasible", "NodeCapacity")),
-            (update(told(Succeeded, "Succeeded", "Updated", 2)), is(Succeeded, "Succeeded", "Updated")),
+        let resize = |status| summary(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
+        let update = |status| summary(&read::<PodImageUpdate>(RequestKind::ImageUpdate, &RESIZE(), &status));
+        let rollout = |status| summary(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status));
+        for (summary, expected) in [
+            (restart(status(Open, "Pending", "Queued", 2)), is(Open, "Pending", "Queued")),
+            (restart(status(Succeeded, "Completed", "Complete", 2)), is(Succeeded, "Completed", "Complete")),
+            (restart(status(Failed, "Completed", "PodGone", 2)), is(Failed, "Completed", "PodGone")),
+            (resize(status(Open, "Deferred", "NodeBusy", 2)), is(Open, "Deferred", "NodeBusy")),
             (
-                rollout(told(Succeeded, "Idle", "NothingRequested", 2)),
+                resize(status(Failed, "Infeasible", "NodeCapacity", 2)),
+                is(Failed, "Infeasible", "NodeCapacity"),
+            ),
+            (update(status(Succeeded, "Succeeded", "Updated", 2)), is(Succeeded, "Succeeded", "Updated")),
+            (
+                rollout(status(Succeeded, "Idle", "NothingRequested", 2)),
                 is(Succeeded, "Idle", "NothingRequested"),
             ),
-            (rollout(told(Failed, "Stalled", "PodsFailed", 2)), is(Failed, "Stalled", "PodsFailed")),
-            (rollout(told(Open, "Paused", "Paused", 2)), is(Open, "Paused", "Paused")),
+            (rollout(status(Failed, "Stalled", "PodsFailed", 2)), is(Failed, "Stalled", "PodsFailed")),
+            (rollout(status(Open, "Paused", "Paused", 2)), is(Open, "Paused", "Paused")),
         ] {
-            assert_eq!(standing, expected);
+            assert_eq!(summary, expected);
         }
     }
 
     #[test]
     fn one_that_the_controller_has_not_seen_is_open_since_it_was_made() {
         for status in [json!(null), json!({"observedGeneration": -1})] {
-            let standing = standing(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
-            assert_eq!((standing.progress, standing.phase), (Progress::Open, ""));
-            assert_eq!((standing.reason.as_str(), standing.since), (NOT_SEEN, Some(at(5))));
+            let summary = summary(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &status));
+            assert_eq!((summary.progress, summary.phase), (Progress::Open, ""));
+            assert_eq!((summary.reason.as_str(), summary.since), (NOT_SEEN, Some(at(5))));
         }
     }
 
     #[test]
     fn the_end_of_a_request_stays_when_its_spec_changes_afterwards() {
-        let status = told(Progress::Succeeded, "Succeeded", "Resized", 1);
+        let status = status(Progress::Succeeded, "Succeeded", "Resized", 1);
         let cancelled_too_late = read::<PodResize>(RequestKind::Resize, &RESIZE(), &status);
-        assert_eq!(standing(&cancelled_too_late).progress, Progress::Succeeded);
+        assert_eq!(summary(&cancelled_too_late).progress, Progress::Succeeded);
     }
 
     #[test]
@@ -341,10 +344,10 @@ mod tests {
         let of = |at: Option<&str>, finished: Option<&str>, generation| {
             let mut spec = ROLLOUT();
             spec["restartedAt"] = json!(at);
-            let mut status = told(Progress::Succeeded, "Complete", "Restarted", generation);
+            let mut status = status(Progress::Succeeded, "Complete", "Restarted", generation);
             status["restartedAt"] = json!(finished);
-            let Standing { progress, reason, message, .. } =
-                standing(&read::<InPlaceRollout>(RequestKind::Rollout, &spec, &status));
+            let Summary { progress, reason, message, .. } =
+                summary(&read::<InPlaceRollout>(RequestKind::Rollout, &spec, &status));
             (progress, reason, message)
         };
         assert_eq!(of(Some("b"), Some("b"), 2).0, Progress::Succeeded);
@@ -355,15 +358,15 @@ mod tests {
         let other = of(Some("b"), Some("a"), 2);
         assert_eq!(other.0, Progress::Open);
         assert_eq!(other.2, "the restart b has not begun yet");
-        let failed = told(Progress::Failed, "Stalled", "PodsFailed", 1);
-        let before = standing(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &failed));
+        let failed = status(Progress::Failed, "Stalled", "PodsFailed", 1);
+        let before = summary(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &failed));
         assert_eq!(before.progress, Progress::Open, "a failure of an older spec is none of this one");
     }
 
     #[test]
     fn a_stalled_rollout_is_at_work_while_it_has_begun_with_something() {
         let of = |begun: Value| {
-            let mut status = told(Failed, "Stalled", "PodsFailed", 2);
+            let mut status = status(Failed, "Stalled", "PodsFailed", 2);
             let Value::Object(begun) = begun else { panic!("no object") };
             status.as_object_mut().unwrap().extend(begun);
             is_at_work(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &status))
@@ -372,7 +375,7 @@ mod tests {
         assert!(of(json!({"restart": {"restartedAt": "now"}})));
         assert!(!of(json!({"update": {"revision": "b", "ended": "RolledBack"}})));
         assert!(!of(json!({})));
-        let idle = told(Succeeded, "Idle", "NothingRequested", 2);
+        let idle = status(Succeeded, "Idle", "NothingRequested", 2);
         assert!(!is_at_work(&read::<InPlaceRollout>(RequestKind::Rollout, &ROLLOUT(), &idle)));
         assert!(is_at_work(&read::<PodResize>(RequestKind::Resize, &RESIZE(), &json!(null))));
     }
@@ -383,9 +386,9 @@ mod tests {
             let spec = json!({"podName": "web", "containers": [{"name": "app"}]});
             let status = json!({"phase": "Completed", "completionTime": "1970-01-01T00:00:10Z",
                 "containerRecreateStates": states, "message": message});
-            let standing = standing(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status));
-            assert_eq!(standing.since, Some(at(10)));
-            (standing.progress, standing.message)
+            let summary = summary(&read::<ContainerRecreateRequest>(RequestKind::Restart, &spec, &status));
+            assert_eq!(summary.since, Some(at(10)));
+            (summary.progress, summary.message)
         };
         let app = |phase: &str| json!([{"name": "app", "phase": phase, "message": "why"}]);
         assert_eq!(of(app("Succeeded"), ""), (Progress::Succeeded, String::new()));

@@ -7,7 +7,7 @@ use crate::time::Mono;
 
 /// What is known of one request's Pod, apart from the watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct PodCheck {
     /// A read is under way.
     asking: bool,
     /// The API server has answered that the Pod does not exist.
@@ -38,7 +38,7 @@ pub enum Missing {
     Wait(Option<Mono>),
 }
 
-impl Look {
+impl PodCheck {
     /// What to do about the Pod, which the watch does not show.
     pub fn missing(&self, now: Mono) -> Missing {
         if self.gone {
@@ -77,26 +77,26 @@ mod tests {
 
     #[test]
     fn one_question_is_under_way_at_a_time() {
-        let mut look = Look::default();
-        assert_eq!(look.missing(Mono(0)), Missing::Ask);
-        look.begin();
-        assert_eq!(look.missing(Mono(9_000)), Missing::Wait(None));
-        look.answered(Mono(9_000), Found::Gone);
-        assert_eq!(look.missing(Mono(9_000)), Missing::Gone);
-        look.seen();
-        assert_eq!(look.missing(Mono(9_000)), Missing::Ask, "the Pod is back, and gone once more");
+        let mut check = PodCheck::default();
+        assert_eq!(check.missing(Mono(0)), Missing::Ask);
+        check.begin();
+        assert_eq!(check.missing(Mono(9_000)), Missing::Wait(None));
+        check.answered(Mono(9_000), Found::Gone);
+        assert_eq!(check.missing(Mono(9_000)), Missing::Gone);
+        check.seen();
+        assert_eq!(check.missing(Mono(9_000)), Missing::Ask, "the Pod is back, and gone once more");
     }
 
     #[test]
     fn what_is_there_is_asked_for_less_and_less_often() {
         for found in [Found::There, Found::Unknown] {
-            let (mut look, mut now, mut asked) = (Look::default(), Mono(0), 0);
+            let (mut check, mut now, mut asked) = (PodCheck::default(), Mono(0), 0);
             while now < Mono(3_600_000) {
-                match look.missing(now) {
+                match check.missing(now) {
                     Missing::Ask => {
                         asked += 1;
-                        look.begin();
-                        look.answered(now, found);
+                        check.begin();
+                        check.answered(now, found);
                     }
                     Missing::Wait(Some(at)) => now = at,
                     other => panic!("{other:?}"),

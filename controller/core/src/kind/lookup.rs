@@ -6,18 +6,18 @@ use pitstop_api::rollout::TargetKind;
 
 use super::{Kind, Relative};
 use crate::hold::Force;
-use crate::hold::admission::Crowd;
+use crate::hold::admission::Usage;
 use crate::key::{KindId, ObjectKey};
 use crate::pod::Pod;
 use crate::workload::Parking;
 
 /// Answers that cost more than most plans need.
-pub trait Around<K: Kind> {
+pub trait Lookup<K: Kind> {
     /// What requests want the node's daemon to hold the Pod at.
     fn force(&self) -> Force;
     /// What other Pods use of what the survey found. `None` without a survey, and while the acceptance of another
     /// request that counts is being written.
-    fn crowd(&self) -> Option<Crowd<'_>>;
+    fn usage(&self) -> Option<Usage<'_>>;
     /// The other requests of its kind that have begun with the Pod.
     fn begun(&self) -> Vec<&K>;
     /// The first request of its kind that waits for the Pod, unless it is that itself.
@@ -39,10 +39,10 @@ pub trait Around<K: Kind> {
     /// As many objects as allowed select Pods of the namespace by labels, and it is none of them.
     fn selects_too_many(&self) -> bool;
     /// An older object of its kind that also selects the Pod and [gives](Kind::gives) it something.
-    fn given_by(&self, pod: &Pod) -> Option<ObjectKey>;
+    fn older_rival(&self, pod: &Pod) -> Option<ObjectKey>;
     /// An object of its kind that its owner has made for another Pod of this node and that has succeeded, and the
     /// memory of it.
-    fn sibling_at(&self, _node: &str) -> Option<(&K, &K::Memory)> {
+    fn sibling_on(&self, _node: &str) -> Option<(&K, &K::Memory)> {
         None
     }
     /// The objects of this kind that it has made.

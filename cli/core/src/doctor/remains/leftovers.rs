@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use pitstop_api::readiness;
 
-use super::super::{Finding, count, named};
+use super::super::{Finding, count, name_list};
 use super::Remains;
 use crate::known::Known;
 use crate::opt_in;
 
-const CHECK: &str = "stays";
+const CHECK: &str = "leftovers";
 
 pub(super) fn check(remains: &Remains) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -27,22 +27,22 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
     let labelled = remains.opted_in.all().iter().map(kube::ResourceExt::name_any);
     let opted_in: BTreeSet<String> = labelled.chain(bound.filter_map(kube::ResourceExt::namespace)).collect();
     let gates: BTreeSet<String> = remains.gates.all().iter().map(kube::ResourceExt::name_any).collect();
-    let mut stay = |namespaces: BTreeSet<String>, what: String, to_do: String| {
+    let mut report = |namespaces: BTreeSet<String>, what: String, to_do: String| {
         if !namespaces.is_empty() {
             let names: Vec<String> = namespaces.into_iter().collect();
-            let text = format!("{what} in {}: {}", count(names.len(), "namespace"), named(&names));
+            let text = format!("{what} in {}: {}", count(names.len(), "namespace"), name_list(&names));
             findings.push(Finding::warning(CHECK, text, to_do));
         }
     };
-    stay(
+    report(
         opted_in,
         format!("label {} or RoleBinding {}", opt_in::LABEL, opt_in::ROLE),
-        "They harm nobody. Remove both with kubectl pitstop disable namespace/NAME.".to_owned(),
+        "They are harmless. Remove both with kubectl pitstop disable namespace/NAME.".to_owned(),
     );
-    stay(
+    report(
         gates,
         format!("label {}", readiness::OPT_IN),
-        format!("It harms nobody. Remove it with kubectl label namespace NAME {}-", readiness::OPT_IN),
+        format!("It is harmless. Remove it with kubectl label namespace NAME {}-", readiness::OPT_IN),
     );
     if findings.is_empty() {
         findings.push(Finding::ok(CHECK, "no namespace has opted in"));
@@ -54,7 +54,7 @@ pub(super) fn check(remains: &Remains) -> Vec<Finding> {
 mod tests {
     use serde_json::json;
 
-    use super::super::super::Verdict;
+    use super::super::super::Level;
     use super::super::super::fixtures::read;
     use super::*;
 
@@ -73,7 +73,7 @@ mod tests {
             gates: Known::Is(vec![namespace("shop")]),
             ..Remains::default()
         });
-        assert!(found.iter().all(|it| it.verdict == Verdict::Warning), "{found:?}");
+        assert!(found.iter().all(|it| it.verdict == Level::Warning), "{found:?}");
         let text = "label pitstop.dev/in-place or RoleBinding pitstop-in-place in 2 namespaces: bank, shop";
         assert_eq!(found[0].text, text);
         assert!(found[0].to_do.contains("kubectl pitstop disable namespace/NAME"), "{found:?}");

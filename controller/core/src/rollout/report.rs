@@ -10,7 +10,7 @@ use crate::key::ObjectKey;
 
 /// What the status reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Report {
     /// The spec is invalid.
     Invalid(String),
     /// This older rollout is for the same workload.
@@ -55,7 +55,7 @@ pub(super) enum Told {
         most: u32,
     },
     /// A disruption budget allows no further unavailable Pod.
-    Disruption(Disrupted),
+    Disruption(ExhaustedBudget),
     /// The user paused the rollout.
     Paused,
     /// The API server refuses the request for the next Pod.
@@ -70,7 +70,7 @@ pub(super) enum Told {
 
 /// A disruption budget that is used up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Disrupted {
+pub(super) struct ExhaustedBudget {
     pub(super) name: String,
     /// How many Pods must be healthy. None until its controller says so.
     pub(super) desired: Option<u32>,
@@ -78,7 +78,7 @@ pub(super) struct Disrupted {
     pub(super) healthy: u32,
 }
 
-impl Told {
+impl Report {
     pub(super) fn phase(&self) -> Phase {
         match self {
             Self::Idle | Self::Ended(UpdateEnd::NotInPlace | UpdateEnd::Superseded) => Phase::Idle,
@@ -171,7 +171,7 @@ impl Told {
                     "the Pods of {target} have spec.images and spec.resources: {current} of {pods} in the last update"
                 )
             }
-            Self::Ended(end) => ended(*end, &target, counts.update.as_ref()),
+            Self::Ended(end) => end_message(*end, &target, counts.update.as_ref()),
             Self::UnknownPark(value) => {
                 let right = match rollout.spec.kind().unwrap_or_default() {
                     TargetKind::StatefulSet => "the partition to release it to, such as 0",
@@ -195,7 +195,7 @@ impl Told {
             Self::Budget { unavailable, most } => {
                 format!(": {unavailable} Pods of {target} are unavailable, and at most {most} may be")
             }
-            Self::Disruption(Disrupted { name, desired, healthy }) => match desired {
+            Self::Disruption(ExhaustedBudget { name, desired, healthy }) => match desired {
                 Some(desired) => {
                     format!(": PodDisruptionBudget {name} needs {desired} healthy Pods, and {healthy} are")
                 }
@@ -211,7 +211,7 @@ impl Told {
                 ", {failed} failed, and untouched Pods became unavailable too, so there may be another cause: \
                  no further Pod begins"
             ),
-            Self::RollingBack => format!(": {}", back(counts).map_or("", |update| &update.message)),
+            Self::RollingBack => format!(": {}", rollback(counts).map_or("", |update| &update.message)),
             Self::CannotRollBack(why) => {
                 format!(": the updated Pods cannot go back: {why}; give {target} a good template")
             }
@@ -240,7 +240,7 @@ fn so_far(target: &str, counts: &InPlaceRolloutStatus) -> String {
 
 /// Words for what happens to Pods, and for the request.
 fn words(counts: &InPlaceRolloutStatus) -> (&'static str, &'static str) {
-    match (back(counts), under_way(counts)) {
+    match (rollback(counts), under_way(counts)) {
         (Some(_), _) => ("back", "request"),
         (None, Some(_)) => ("updated", "request"),
         (None, None) => ("restarted", "ContainerRecreateRequest"),
@@ -248,11 +248,11 @@ fn words(counts: &InPlaceRolloutStatus) -> (&'static str, &'static str) {
 }
 
 /// The update whose Pods go back.
-fn back(counts: &InPlaceRolloutStatus) -> Option<&Update> {
+fn rollback(counts: &InPlaceRolloutStatus) -> Option<&Update> {
     counts.update.as_ref().filter(|update| update.rolling_back)
 }
 
-fn ended(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
+fn end_message(end: UpdateEnd, target: &str, update: Option<&Update>) -> String {
     let (revision, why) = update.map_or(("", ""), |update| (&update.revision, &update.message));
     match end {
         UpdateEnd::Updated => format!("{target} has revision {revision}: all Pods were updated in place"),

@@ -1,4 +1,4 @@
-//! Whether an order may be carried out, judged by the runtime's answer about its container.
+//! Whether an order may be carried out, decided by the runtime's answer about its container.
 //!
 //! Orders are not trusted: a writer of a `NodeWork` reaches only containers that it names in full and by all their
 //! labels.
@@ -7,7 +7,7 @@ use pitstop_api::MAX_SECONDS;
 use pitstop_api::condition::truncate;
 use pitstop_api::id::ContainerId;
 use pitstop_api::nodework::{
-    AnswerReason, Bounds, MAX_MESSAGE, MAX_PULL_SECONDS, Order, OrderAction, Pull, Resize,
+    AnswerReason, Bounds, MAX_MESSAGE, MAX_PULL_SECONDS, Order, OrderAction, Pull, ResizeOrder,
 };
 use pitstop_api::text::quoted;
 
@@ -17,7 +17,7 @@ use crate::resize::forgets;
 
 /// What to do about an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decision {
     /// Stop the container.
     Stop {
         /// Seconds for the hook and from the stop signal to the kill, together.
@@ -77,7 +77,7 @@ fn malformed_action(action: &OrderAction) -> Option<String> {
     }
 }
 
-fn malformed_resize(resize: &Resize) -> Option<String> {
+fn malformed_resize(resize: &ResizeOrder) -> Option<String> {
     if resize.hold && resize.container.is_none() && resize.pod.is_none() {
         return Some("action.resize with hold must name container or pod".to_owned());
     }
@@ -96,30 +96,30 @@ fn malformed_resize(resize: &Resize) -> Option<String> {
     })
 }
 
-/// Judges a well-formed order.
-pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) -> Verdict {
+/// Decides about a well-formed order.
+pub(crate) fn decide(order: &Order, facts: Option<&Facts>, default_grace: i64) -> Decision {
     // The Pod gets its resources back even if the container has ended.
     let gives_back = order.action.resize.as_ref().is_some_and(|resize| !resize.hold);
     let Some(facts) = facts else {
         if gives_back {
-            return Verdict::Resize { runs: false };
+            return Decision::Resize { runs: false };
         }
         return refuse(AnswerReason::NotRunning, "the runtime knows no container of that ID");
     };
-    if let Some(text) = of_another(order, facts) {
+    if let Some(text) = wrong_label(order, facts) {
         return refuse(AnswerReason::WrongContainer, &text);
     }
     match facts.state {
-        ContainerState::Exited | ContainerState::Unknown if gives_back => Verdict::Resize { runs: false },
+        ContainerState::Exited | ContainerState::Unknown if gives_back => Decision::Resize { runs: false },
         ContainerState::Unknown if order.action.resize.is_some() => {
             refuse(AnswerReason::NotRunning, "the runtime does not know whether the container runs")
         }
         ContainerState::Exited => refuse(AnswerReason::NotRunning, "the container has ended"),
-        ContainerState::Created => Verdict::Wait,
+        ContainerState::Created => Decision::Wait,
         // The controller has not seen the Pod yet: without the record, nothing would restore its resources.
-        ContainerState::Running if order.action.resize.as_ref().is_some_and(forgets) => Verdict::Wait,
-        ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Verdict::Read,
-        ContainerState::Running if order.action.resize.is_some() => Verdict::Resize { runs: true },
+        ContainerState::Running if order.action.resize.as_ref().is_some_and(forgets) => Decision::Wait,
+        ContainerState::Running | ContainerState::Unknown if order.action.verify.is_some() => Decision::Read,
+        ContainerState::Running if order.action.resize.is_some() => Decision::Resize { runs: true },
         ContainerState::Running | ContainerState::Unknown => {
             let asked = order.action.recreate.as_ref().and_then(|r| r.grace_period_seconds);
             // More would overflow in the runtime, which then kills at once.
@@ -127,17 +127,17 @@ pub(crate) fn verdict(order: &Order, facts: Option<&Facts>, default_grace: i64) 
             // With a grace period of 0, the kubelet runs no hook.
             let handler = facts.pre_stop.as_deref().filter(|_| grace_seconds > 0);
             let hook = handler.map(|handler| hook::parse(handler, facts.ports.as_deref()));
-            Verdict::Stop { grace_seconds, hook }
+            Decision::Stop { grace_seconds, hook }
         }
     }
 }
 
-fn refuse(reason: AnswerReason, text: &str) -> Verdict {
-    Verdict::Refuse(reason, truncate(text, MAX_MESSAGE))
+fn refuse(reason: AnswerReason, text: &str) -> Decision {
+    Decision::Refuse(reason, truncate(text, MAX_MESSAGE))
 }
 
 /// Which label names another Pod or container than the order, as a sentence; `None` if all match.
-pub(crate) fn of_another(order: &Order, facts: &Facts) -> Option<String> {
+pub(crate) fn wrong_label(order: &Order, facts: &Facts) -> Option<String> {
     let labels = [
         ("namespace", &order.pod.namespace, &facts.namespace),
         ("pod", &order.pod.name, &facts.pod),

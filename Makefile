@@ -1,6 +1,7 @@
 # The two commands that do all the set-up, and their counterparts. Their code is in xtask/.
 
 .DEFAULT_GOAL := help
+XTASK ?= cargo xtask
 .PHONY: help demo demo-down test check tools
 
 help:
@@ -10,7 +11,7 @@ help:
 	@echo 'make check      format, lints, licences, generated files, dependency law'
 
 demo demo-down test check: tools
-	@cargo xtask $@
+	@$(XTASK) $@
 
 tools:
 	@command -v cargo >/dev/null || { \

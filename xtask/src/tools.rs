@@ -31,6 +31,8 @@ impl Tool {
             // information: nobody debugs it.
             Cmd::cargo()
                 .env("CARGO_PROFILE_DEV_DEBUG", "none")
+                // Shares dependencies with our own programs.
+                .env("CARGO_TARGET_DIR", root.join("target"))
                 .args(["install", "--debug", "--locked", "--quiet", name, "--version", version])
                 .args(["--force", "--root"])
                 .arg(&folder)

@@ -58,18 +58,17 @@ pub(crate) fn run(root: &Path) -> ExitCode {
             note(format!("{error:#}"));
         }
     }
-    // Linking, and tests that wait, leave a processor idle.
-    std::thread::scope(|scope| {
-        scope.spawn(|| ahead(root));
-        suite(&mut total, "tests of the crates", || crates(root));
-    });
-    // Computing suites run beside the clusters, which mostly wait and leave the processors idle.
+    // Linking, builds of single crates, and tests that wait leave a processor idle. Computing suites use what is left.
     std::thread::scope(|scope| {
         let computing = scope.spawn(|| computing(root));
+        std::thread::scope(|scope| {
+            scope.spawn(|| ahead(root));
+            suite(&mut total, "tests of the crates", || crates(root));
+        });
         on_clusters(root, &mut total);
         match computing.join() {
             Ok(tally) => total.add(tally),
-            Err(_) => total.broke("what computes"),
+            Err(_) => total.broke("computing suites"),
         }
     });
     for failure in &total.failures {

@@ -64,10 +64,11 @@ pub fn requests(cluster: &Cluster, repository: &str) -> Result<Vec<String>> {
 pub fn tag(cluster: &Cluster, tag: &str, another: &str) -> Result<()> {
     let hosts = cluster.config(NODE, "registries");
     let hosts = hosts.display();
+    // Locally: with the transfer service, ctr 2.4.2 can end before the archive is whole.
     let script = format!(
         "set -e
          ctr -n moved images pull --local --hosts-dir {hosts} {tag} >&2
-         ctr -n moved images export /var/moved.tar {tag}
+         ctr -n moved images export --local /var/moved.tar {tag}
          ctr -n moved images rm --sync {tag} >&2"
     );
     cluster.exec(NODE, &["sh", "-c", &script])?;

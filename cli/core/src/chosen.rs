@@ -36,6 +36,21 @@ pub fn requests_to_explain(target: &Target, objects: &Objects) -> Vec<RequestFac
     rollouts.chain(requests.into_iter().map(|it| it.facts.clone())).collect()
 }
 
+/// What to say if there is nothing to explain. An error: the target does not exist, or it is not known whether it does.
+pub fn nothing_to_explain(target: &Target, objects: &Objects, namespace: &str) -> Result<String, String> {
+    let missing = match (target, objects.unread.is_empty()) {
+        (Target::Request(..), false) => return Err(format!("{target} cannot be read")),
+        (Target::Request(..), true) => true,
+        (Target::Pod(_), all_read) => all_read && objects.pods.is_empty(),
+        (Target::Workload(..), _) => false,
+    };
+    if missing {
+        return Err(format!("there is no {target} in namespace {namespace}"));
+    }
+    let among = if objects.unread.is_empty() { "" } else { " among the objects that can be read" };
+    Ok(format!("There is no open request for {target}{among}."))
+}
+
 /// A request and its creation time, in seconds on the API server's clock.
 struct Aged {
     made: Option<i64>,
@@ -178,5 +193,25 @@ mod tests {
     fn a_named_request_is_told_however_it_is() {
         let one = objects(vec![restart("one", "web-a", 1, Some((2, true)))]);
         assert_eq!(names("crr/one", &one), ["one"]);
+    }
+    #[test]
+    fn what_cannot_be_read_is_never_said_to_be_absent() {
+        let mut objects = objects(Vec::new());
+        let say = |target: &str, objects: &Objects| {
+            nothing_to_explain(&Target::parse(target).unwrap(), objects, "shop")
+        };
+        assert_eq!(
+            say("crr/one", &objects),
+            Err("there is no containerrecreaterequest/one in namespace shop".into())
+        );
+        assert_eq!(say("pod/web-a", &objects), Ok("There is no open request for pod/web-a.".into()));
+        objects.unread = vec!["containerrecreaterequests cannot be read: forbidden".into()];
+        assert_eq!(say("crr/one", &objects), Err("containerrecreaterequest/one cannot be read".into()));
+        let among = "There is no open request for deployment/web among the objects that can be read.";
+        assert_eq!(say("deploy/web", &objects), Ok(among.into()));
+        objects.pods.clear();
+        assert!(say("pod/web-a", &objects).is_ok(), "its Pod may be there");
+        objects.unread.clear();
+        assert_eq!(say("pod/web-a", &objects), Err("there is no pod/web-a in namespace shop".into()));
     }
 }

@@ -9,11 +9,10 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
-use pitstop_cli_core::chosen::requests_to_explain;
+use pitstop_cli_core::chosen::{nothing_to_explain, requests_to_explain};
 use pitstop_cli_core::explain::{Namespaces, NodeFacts, explain};
 use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::target::Target;
-use pitstop_cli_core::tree::Objects;
 use pitstop_kit::clock::wall;
 
 use super::status::{gather, screen};
@@ -46,7 +45,9 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
         eprintln!("{}", pitstop_cli_core::plain::line(why, 400));
     }
     if all.is_empty() {
-        return nothing(session, &target, &objects);
+        let text = nothing_to_explain(&target, &objects, &session.namespace).map_err(Failure::invalid)?;
+        output::print(&text);
+        return Ok(ExitCode::SUCCESS);
     }
     let shown = all.get(..MOST).unwrap_or(&all);
     let names: BTreeSet<&String> = shown.iter().filter_map(|request| request.node.as_ref()).collect();
@@ -64,20 +65,6 @@ pub async fn run(session: &Session, args: &Args) -> Result<ExitCode, Failure> {
     if let Some(more) = all.len().checked_sub(MOST).filter(|more| *more > 0) {
         output::print(&format!("... and {more} more"));
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Prints that no request is open; fails if the target does not exist.
-fn nothing(session: &Session, target: &Target, objects: &Objects) -> Result<ExitCode, Failure> {
-    let missing = match target {
-        Target::Request(..) => objects.unread.is_empty(),
-        Target::Pod(_) => objects.pods.is_empty() && objects.unread.is_empty(),
-        Target::Workload(..) => false,
-    };
-    if missing {
-        return Err(Failure::invalid(format!("there is no {target} in namespace {}", session.namespace)));
-    }
-    output::print(&format!("There is no open request for {target}."));
     Ok(ExitCode::SUCCESS)
 }
 

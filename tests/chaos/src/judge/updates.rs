@@ -90,7 +90,8 @@ pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a 
     let mut ends = Vec::new();
     for (name, id) in update.replaced.iter().filter(|_| update.images != Images::Missing) {
         let starts = starts(pod, name);
-        let mut later = starts.into_iter().skip_while(|entry| entry.id != *id);
+        let Some(at) = replaced_at(facts, update, &starts, name, id) else { continue };
+        let mut later = starts.into_iter().skip(at);
         let Some(mut old) = later.next() else { continue };
         ends.push(old);
         let mut later = later.peekable();
@@ -115,6 +116,18 @@ pub(super) fn ends<'a>(facts: &Facts, pod: &'a Pod, update: &Update) -> Vec<&'a 
         ends.extend(again.take(OTHER_WAYS));
     }
     ends
+}
+
+/// Where among the starts of a container the instance is that the update replaced. If a kill broke off its start before it wrote a
+/// line, the kubelet starts the old image once more, after the instance before.
+fn replaced_at(facts: &Facts, update: &Update, starts: &[&Entry], name: &str, id: &str) -> Option<usize> {
+    let position = |id: &str| starts.iter().position(|entry| entry.id == id);
+    position(id).or_else(|| {
+        let before = position(update.before.get(name)?)?;
+        let again = before + 1;
+        let is_same = starts.get(again)?.version == starts.get(before)?.version;
+        (is_same && was_hit(facts, update)).then_some(again)
+    })
 }
 
 /// Whether the kubelet stopped the instance as soon as it had started it.

@@ -1,7 +1,7 @@
 //! What an update may do to containers, and each thing that it may not.
 
 use super::*;
-use crate::facts::Killed;
+use crate::facts::{Killed, Outcome, Request, Target};
 use crate::judge::{Findings, judge};
 
 const CONTAINER: &str = "app";
@@ -174,4 +174,25 @@ fn one_that_is_gone_or_open_is_told() {
     assert_eq!(judged(&starts, &[Update { is_gone: true, ..good("a", "2") }]).lost.len(), 1);
     let open = judged(&starts, &[Update { end: None, ..good("a", "2") }]);
     assert_eq!((open.stuck.len(), open.lost.len(), open.doubled.len()), (1, 0, 0), "{open:?}");
+}
+
+/// Seen on 1.36: an instance was replaced whose start a kill broke off before it wrote a line.
+#[test]
+fn what_never_wrote_a_line_comes_up_once_more_only_where_a_kill_hit_it() {
+    let starts = [("a", "1"), ("c", "1"), ("d", "2")];
+    let by_request = Request {
+        pod: "web".to_owned(),
+        containers: [CONTAINER.to_owned()].into(),
+        outcome: Outcome::Complete,
+        target: [(CONTAINER.to_owned(), Target { id: "a".to_owned(), is_pinned: false })].into(),
+        ..Request::default()
+    };
+    let lost = Update { replaced: [(CONTAINER.to_owned(), "b".to_owned())].into(), ..good("a", "2") };
+    let mut facts = facts(&starts, &[lost]);
+    facts.requests = [("r1".to_owned(), by_request)].into();
+    assert_eq!(judge(&facts).doubled.len(), 1, "no kill");
+    facts.kills.push(Killed { time: 1500, victim: Victim::Containerd("node1") });
+    assert_eq!(judge(&facts).doubled.len(), 0);
+    facts.pods = [("web".to_owned(), pod(&[("a", "1"), ("c", "1"), ("e", "1"), ("d", "2")]))].into();
+    assert_eq!(judge(&facts).doubled.len(), 1, "only once");
 }

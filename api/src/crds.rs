@@ -46,18 +46,21 @@ fn finished(mut crd: CustomResourceDefinition, fix: fn(&mut JSONSchemaProps)) ->
 }
 
 /// Removes redundant parts: `nullable` (the API server drops a null anyway, and without it the published `OpenAPI` v2
-/// keeps the field's type), and `anyOf` beside `x-kubernetes-int-or-string`.
+/// keeps the field's type), `anyOf` beside `x-kubernetes-int-or-string`, and descriptions of elements (the list or map
+/// has its own, and `kubectl explain` shows both).
 fn plain(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     if schema.x_kubernetes_int_or_string == Some(true) {
         schema.any_of = None;
     }
     schema.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(plain);
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        plain(items);
+    if let Some(JSONSchemaPropsOrArray::Schema(element)) = &mut schema.items {
+        element.description = None;
+        plain(element);
     }
-    if let Some(JSONSchemaPropsOrBool::Schema(additional)) = &mut schema.additional_properties {
-        plain(additional);
+    if let Some(JSONSchemaPropsOrBool::Schema(element)) = &mut schema.additional_properties {
+        element.description = None;
+        plain(element);
     }
 }
 

@@ -52,7 +52,8 @@ pub type Unknown = BTreeMap<String, Value>;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWorkSpec {
-    /// Open orders. Orders of one Pod run one after another as listed, except `pull` and a `resize` that waits.
+    /// Open orders, each one action on one container instance. Those of one Pod run one after another as listed,
+    /// except `pull` and a `resize` that waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["id"]))]
     #[x_kube(validation = Rule::new("self.all(o, !oldSelf.exists(p, p.id == o.id) || oldSelf.exists(p, p == o))").message("an order never changes: withdraw it and place another"))]

@@ -85,7 +85,7 @@ pub struct ContainerRecreateRequestSpec {
     /// Name of the Pod, in the request's namespace.
     #[schemars(length(min = 1, max = 253))]
     pub pod_name: String,
-    /// The containers to restart, stopped in this order. Names are unique.
+    /// The containers to restart, stopped in this order. Names are unique. Set only the names; admission adds the rest.
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub containers: Vec<RecreateContainer>,
     /// How to restart them.
@@ -103,7 +103,7 @@ pub struct ContainerRecreateRequestSpec {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-/// Makes the spec immutable. `OpenKruise`'s typed clients drop `preStop.sleep` and `strategy.mechanism`, so these two
+/// Makes the spec immutable, and describes Kubernetes' own types in few words. `OpenKruise`'s typed clients drop `preStop.sleep` and `strategy.mechanism`, so these two
 /// may be absent from an update. The webhook restores them; if it is not reached, what was recorded at acceptance stays
 /// in force.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
@@ -129,9 +129,26 @@ pub(crate) fn fix(spec: &mut JSONSchemaProps) {
     immutable(item, "spec.containers", &["ports", "statusContext"], WHY);
     let same = "has(self.preStop) == has(oldSelf.preStop)".to_owned();
     rule(item, "preStop", same, format!("spec.containers.preStop{WHY}"));
-    if let Some(hook) = item.properties.as_mut().and_then(|all| all.get_mut("preStop")) {
+    let Some(fields) = &mut item.properties else { return };
+    if let Some(JSONSchemaPropsOrArray::Schema(port)) = fields.get_mut("ports").and_then(|f| f.items.as_mut())
+    {
+        describe_as_in_a_pod(port);
+    }
+    if let Some(hook) = fields.get_mut("preStop") {
+        hook.properties.iter_mut().flat_map(|all| all.values_mut()).for_each(describe_as_in_a_pod);
         immutable(hook, "spec.containers.preStop", &["exec", "httpGet", "tcpSocket"], WHY);
         droppable(hook, "spec.containers.preStop", "sleep", WHY);
+    }
+}
+
+/// Describes the fields below in few words: `kubectl explain pod` has the rest.
+fn describe_as_in_a_pod(schema: &mut JSONSchemaProps) {
+    for field in schema.properties.iter_mut().flat_map(|all| all.values_mut()) {
+        field.description = Some("As in a Pod.".to_owned());
+        describe_as_in_a_pod(field);
+        if let Some(JSONSchemaPropsOrArray::Schema(element)) = &mut field.items {
+            describe_as_in_a_pod(element);
+        }
     }
 }
 
@@ -366,6 +383,7 @@ pub struct Target {
     pub containers: Vec<TargetContainer>,
     /// The request's mechanism at acceptance. Absent: `Auto`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mechanism")]
     pub mechanism: Option<Mechanism>,
 }
 

@@ -351,8 +351,9 @@ pub struct PodResizeStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 1024))]
     pub message: String,
-    /// How the Pod is resized.
+    /// The mechanism at work: `API` or `CRI`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mechanism")]
     pub mechanism: Option<Mechanism>,
     /// The Pod, from acceptance on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

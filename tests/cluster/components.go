@@ -10,9 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 	features "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
-	kubectlcmd "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
@@ -49,14 +46,3 @@ func runKubelet() {
 }
 
 func runCobra(command *cobra.Command) { os.Exit(cli.Run(command)) }
-
-func runKubectl() {
-	command := kubectlcmd.NewDefaultKubectlCommand()
-	// kubectl logs while it parses its flags, so set the level first.
-	if _, err := logs.GlogSetter(kubectlcmd.GetLogVerbosity(os.Args)); err != nil {
-		kubectlutil.CheckErr(err)
-	}
-	if err := cli.RunNoErrOutput(command); err != nil {
-		kubectlutil.CheckErr(err)
-	}
-}

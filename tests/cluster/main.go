@@ -23,7 +23,6 @@ var components = map[string]func(){
 	"kube-scheduler":          runScheduler,
 	"kube-proxy":              runProxy,
 	"kubelet":                 runKubelet,
-	"kubectl":                 runKubectl,
 	"registry":                runRegistry,
 	"put":                     runPut,
 }

@@ -151,16 +151,17 @@ impl Kubernetes {
         cluster::go_compiling(&cluster::module(root), subcommand).args(["-modfile", self.manifest])
     }
 
-    /// Builds the cluster's program; takes seconds if nothing changed.
+    /// Builds the cluster's program and what lies beside it; takes seconds if nothing changed.
     pub(crate) fn build(&self, root: &Path) -> Result<()> {
         let version = self.version(root)?;
         self.go(root, "build")
             .args(["-v", "-ldflags", &link_flags(&version, self.emulates)])
-            // Two programs: the cluster's, and the one that becomes its pause image.
+            // The cluster's program, kubectl, and the program that becomes the pause image.
             .args([
                 OsString::from("-o"),
                 self.program(root).with_file_name("").into(),
                 ".".into(),
+                "./kubectl".into(),
                 "./pause".into(),
             ])
             .run_quiet()

@@ -50,7 +50,7 @@ namespaces of its own on this machine.
 
 With the name of a component as first argument it is that component: etcd,
 kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet,
-kubectl, registry.`,
+registry.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

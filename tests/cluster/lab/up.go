@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -139,9 +138,6 @@ func (c *Cluster) create(ctx context.Context, wanted Wanted, port int) error {
 	if err := st.Save(c.layout.State()); err != nil {
 		return err
 	}
-	if err := linkKubectl(c.program); err != nil {
-		return err
-	}
 	if err := parts.WriteCredentials(c.layout, nodes, st.Port); err != nil {
 		return err
 	}
@@ -173,15 +169,6 @@ func listen(port int) (*net.TCPListener, error) {
 		listener, err = net.ListenTCP("tcp4", address)
 	}
 	return listener, err
-}
-
-// linkKubectl puts kubectl beside this program.
-func linkKubectl(program string) error {
-	err := os.Symlink(filepath.Base(program), kubectlPath(program))
-	if errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }
 
 // startBoxes starts the control plane and all nodes. They run side by side; a

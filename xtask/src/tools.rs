@@ -33,6 +33,8 @@ impl Tool {
                 .env("CARGO_PROFILE_DEV_DEBUG", "none")
                 // Shares dependencies with our own programs.
                 .env("CARGO_TARGET_DIR", root.join("target"))
+                // The wrapper of `.ci/run` is for our own code.
+                .env("RUSTC_WORKSPACE_WRAPPER", "")
                 .args(["install", "--debug", "--locked", "--quiet", name, "--version", version])
                 .args(["--force", "--root"])
                 .arg(&folder)

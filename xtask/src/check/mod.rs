@@ -12,11 +12,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use cargo_metadata::Message;
 
 use crate::kubernetes::Kubernetes;
 use crate::progress::{note, seconds};
 use crate::sh::Cmd;
 use crate::{cluster, crds, protos, sim, support};
+
+/// The compiler wrapper of `.ci/run`.
+const WRAPPER: &str = ".ci/clippy";
 
 type Step = (&'static str, fn(&Path) -> Result<()>);
 
@@ -65,19 +69,36 @@ fn rustfmt(root: &Path) -> Result<()> {
     Cmd::cargo().args(["fmt", "--all", "--check"]).dir(root).run()
 }
 
+/// Lints of Rust. In `.ci/run`, clippy compiles what the tests run, so that one build of all dependencies serves both.
 fn clippy(root: &Path) -> Result<()> {
-    let args = [
-        "clippy",
-        "--locked",
-        "--quiet",
-        "--keep-going",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    Cmd::cargo().args(args).dir(root).run()
+    let targets = ["--locked", "--quiet", "--keep-going", "--workspace", "--all-targets"];
+    let compiles = std::env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some_and(|it| it == root.join(WRAPPER));
+    if !compiles {
+        return Cmd::cargo().arg("clippy").args(targets).args(["--", "-D", "warnings"]).dir(root).run();
+    }
+    let mut found = String::new();
+    let build = Cmd::cargo().arg("build").args(targets).arg("--message-format=json").dir(root);
+    let status = build.each_line(|line| {
+        let text = diagnostics(line.unwrap_or_default());
+        // A file that is in two targets is compiled twice.
+        if !found.contains(&text) {
+            found.push_str(&text);
+        }
+    })?;
+    if !found.is_empty() || !status.success() {
+        bail!("{found}`cargo build` with {WRAPPER} ended with {status}");
+    }
+    Ok(())
+}
+
+/// Warnings and errors in a line of cargo's output, as the compiler shows them.
+fn diagnostics(line: &[u8]) -> String {
+    let messages = Message::parse_stream(line).filter_map(|message| match message.ok()? {
+        Message::CompilerMessage(found) => found.message.rendered,
+        Message::TextLine(text) => Some(text + "\n"),
+        _ => None,
+    });
+    messages.collect()
 }
 
 fn gofmt(root: &Path) -> Result<()> {
@@ -95,4 +116,22 @@ fn gofmt(root: &Path) -> Result<()> {
 fn vet(root: &Path) -> Result<()> {
     cluster::require_go()?;
     Kubernetes::default().go(root, "vet").args(["./lab/...", "./pause"]).run_quiet()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_build_that_lints_reports_what_the_compiler_found_and_nothing_else() {
+        let target = json!({"name": "x", "kind": ["lib"], "crate_types": ["lib"], "src_path": "/x.rs"});
+        let found = json!({"reason": "compiler-message", "package_id": "x", "target": target, "message":
+            {"message": "unused", "level": "warning", "spans": [], "children": [], "rendered": "warning: unused\n"}});
+        let lines = [found, json!({"reason": "build-finished", "success": true})];
+        let all: String = lines.iter().map(|line| diagnostics(line.to_string().as_bytes())).collect();
+        assert_eq!(all, "warning: unused\n");
+        assert_eq!(diagnostics(b"error: no such package\n"), "error: no such package\n");
+    }
 }

@@ -70,6 +70,9 @@ impl Target {
     }
 }
 
+/// Cargo's settings for programs that are built faster, in the checkout.
+const DEV: &str = "xtask/src/image/dev.toml";
+
 /// Builds programs and returns the path of each by its name.
 ///
 /// `beside`: packages whose features also count, as if they were built. With the packages of the images, another
@@ -84,13 +87,17 @@ pub(crate) fn programs(
     let sysroot = PathBuf::from(Cmd::new("rustc").args(["--print", "sysroot"]).dir(root).read()?.trim_end());
     require_tools(root, target, &sysroot)?;
     let home = cargo_home().context("neither CARGO_HOME nor HOME is set")?;
-    let profile = if dev { "image-dev" } else { "release" };
+    let profile = if dev { ["--config", DEV] } else { ["--profile", "release"] };
     let moves = [(home.as_path(), "/cargo"), (sysroot.as_path(), "/rust"), (root, "/pitstop")];
-    let flags: Vec<_> = remapping("--remap-path-prefix", &moves).into_iter().chain(target.flags()).collect();
+    let remapped = remapping("--remap-path-prefix", &moves).into_iter();
+    // In the profile, it would also be for macros.
+    let stripped = dev.then(|| "-Cstrip=symbols".to_owned());
+    let flags: Vec<_> = remapped.chain(target.flags()).chain(stripped).collect();
     let flags_of_c = format!("CFLAGS_{}", target.triple.replace('-', "_"));
     let cargo = target.variables().iter().fold(Cmd::cargo(), |cargo, (name, value)| cargo.env(name, value));
     let messages = cargo
-        .args(["build", "--locked", "--profile", profile, "--target", target.triple])
+        .args(["build", "--locked", "--target", target.triple])
+        .args(profile)
         .args(packages.iter().chain(beside).flat_map(|package| ["-p", package]))
         .args(packages.iter().flat_map(|package| ["--bin", package]))
         .arg("--message-format=json-render-diagnostics")

@@ -119,11 +119,15 @@ pub fn hungry() -> Value {
     pod
 }
 
-/// Makes the container `app` of the Pod `web` write a file of so many mebibytes, which the kernel keeps in its page
-/// cache.
-pub fn fill_page_cache(ns: &Ns, mebibytes: u32) -> Result<()> {
-    let script = format!("dd if=/dev/zero of=/var/cached bs=1M count={mebibytes} && sync");
-    ns.kubectl(&["exec", "web", "-c", "app", "--", "sh", "-c", &script]).map(drop)
+/// Makes the container `app` of the Pod `web` write a file that fills 80 to 90 MiB of page cache. Beside much other input
+/// and output, the kernel drops it within seconds, so only this file is synced, and written again if need be.
+pub async fn fill_page_cache(ns: &Ns, web: &Pod) -> Result<()> {
+    let write = "dd if=/dev/zero of=/var/cached bs=1M count=90 conv=fsync";
+    until("the page cache to be filled", SHORT, async || {
+        ns.kubectl(&["exec", "web", "-c", "app", "--", "sh", "-c", write])?;
+        Ok((usage(web, "app")? > 80 * MI).then_some(()))
+    })
+    .await
 }
 
 /// A request for more CPU than the node has free.

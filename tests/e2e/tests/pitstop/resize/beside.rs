@@ -24,9 +24,7 @@ pub(super) async fn with_daemons(ns: &Ns, test: impl AsyncFnOnce() -> Result<()>
 fn memory_is_reclaimed_where_a_lower_limit_has_no_room() -> Result<()> {
     on_cluster(async |ns| {
         let before = ns.start_pod(web()).await?;
-        fill_page_cache(ns, 90)?;
-        let used = usage(&before, "app")?;
-        ensure!(used > 80 * MI, "only {used} bytes are in use");
+        fill_page_cache(ns, &before).await?;
         let less = resize("shrink", "app", &json!({"limits": {"memory": "64Mi"}}));
         let shrink = with(less, "memoryShrink", &json!({"margin": "16Mi", "reclaim": true}));
         create(ns, shrink.clone()).await?;

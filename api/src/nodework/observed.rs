@@ -17,7 +17,7 @@ pub struct CgroupReading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Cgroup {
-    /// Microseconds of each period: first number of `cpu.max`, or `cpu.cfs_quota_us`. Absent: no limit.
+    /// Microseconds of CPU time in each period: first number of `cpu.max`, or `cpu.cfs_quota_us`. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub cpu_quota: Option<i64>,
@@ -41,7 +41,8 @@ pub struct Cgroup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub memory_usage: Option<i64>,
-    /// Processes killed for lack of memory: `oom_kill` of `memory.events` (with cgroups below) or `memory.oom_control`.
+    /// Processes killed for lack of memory since the cgroup was made: `oom_kill` of `memory.events` (with cgroups
+    /// below) or `memory.oom_control`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub oom_kills: Option<i64>,

@@ -103,9 +103,9 @@ pub struct ContainerRecreateRequestSpec {
     pub ttl_seconds_after_finished: Option<i32>,
 }
 
-/// Makes the spec immutable, and describes Kubernetes' own types in few words. `OpenKruise`'s typed clients drop `preStop.sleep` and `strategy.mechanism`, so these two
-/// may be absent from an update. The webhook restores them; if it is not reached, what was recorded at acceptance stays
-/// in force.
+/// Makes the spec immutable, and describes Kubernetes' own types in few words. `OpenKruise`'s typed clients drop
+/// `preStop.sleep` and `strategy.mechanism`, so these two may be absent from an update. The webhook restores them; if it
+/// is not reached, what was recorded at acceptance stays in force.
 pub(crate) fn fix(spec: &mut JSONSchemaProps) {
     const WHY: &str = ": spec of ContainerRecreateRequest is immutable";
     immutable(spec, "spec", &["podName", "activeDeadlineSeconds", "ttlSecondsAfterFinished"], WHY);

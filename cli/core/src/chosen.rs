@@ -194,6 +194,7 @@ mod tests {
         let one = objects(vec![restart("one", "web-a", 1, Some((2, true)))]);
         assert_eq!(names("crr/one", &one), ["one"]);
     }
+
     #[test]
     fn what_cannot_be_read_is_never_said_to_be_absent() {
         let mut objects = objects(Vec::new());

@@ -96,6 +96,8 @@ pub(super) struct Deeds {
     /// The end of this deed is unknown, and it may have taken effect.
     unknown: Option<Deed>,
     write: Pacing,
+    /// The last write of the workload met a conflict.
+    conflicted: bool,
 }
 
 impl Deeds {
@@ -133,8 +135,12 @@ impl Deeds {
         let Some(at) = self.doing.iter().position(|doing| doing == deed) else { return false };
         let deed = self.doing.swap_remove(at);
         self.unknown = None;
+        // The workload is read again at once. Only a second conflict is a reason to wait.
+        let first = matches!(deed, Deed::Commit(_) | Deed::Release(_))
+            && !std::mem::replace(&mut self.conflicted, matches!(done, Done::Conflict));
         match done {
             Done::Effected | Done::Read(_) => self.write.succeeded(),
+            Done::Conflict if first => {}
             Done::Gone | Done::Conflict | Done::Refused(_) => self.write.failed(now),
             Done::Retry(_) => match deed {
                 // An eviction has its own pace, and a second one does no harm.
@@ -167,7 +173,9 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deed::{Commit, CommitStep};
     use crate::key::KindId;
+    use crate::workload::{Set, Version};
 
     fn delete(name: &str) -> Deed {
         let key = ObjectKey::new("shop", name);
@@ -193,6 +201,26 @@ mod tests {
         }
         let begun = [ask("n"), ask("m"), delete("a")];
         assert_eq!(begun.map(|deed| begin(&mut deeds, deed, 2)), [true, false, false]);
+    }
+
+    #[test]
+    fn only_a_second_conflict_in_a_row_is_waited_for() {
+        let mut deeds = Deeds::default();
+        let mut end = |deed: Deed, done: Done| {
+            assert!(begin(&mut deeds, deed.clone(), 1));
+            deeds.ended(Mono(0), &deed, &done);
+            deeds.begin(Mono(0), Some(ask("m")), 1, || false).map(|_| ())
+        };
+        let version = Version { name: "web".into(), uid: "w".into(), resource_version: "1".into() };
+        let (active, step) = (Set::default(), CommitStep::Swap);
+        let write =
+            Deed::Commit(Box::new(Commit { namespace: "shop".into(), deployment: version, active, step }));
+        let read = || Done::Read(Box::default());
+        for done in [Done::Conflict, Done::Effected, Done::Conflict] {
+            assert_eq!(end(write.clone(), done), Ok(()));
+            assert_eq!(end(ask("n"), read()), Ok(()));
+        }
+        assert_eq!(end(write, Done::Conflict), Err(Mono(500)));
     }
 
     #[test]

@@ -31,7 +31,7 @@ const FRESH_WAITING: Duration = Duration::from_mins(1);
 /// Delay before the Pods are listed again if the watch has not shown all of them.
 pub(super) const LIST_AGAIN: Duration = Duration::from_secs(1);
 /// Delay before the workload is read again after its controller got new work. Most controllers finish at once.
-const SOON: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(25);
 /// Pause after the rollout begins to watch controllers. The engine reports their existing Pods at once.
 const REPORTED_WITHIN: Duration = Duration::from_millis(1);
 

@@ -203,13 +203,17 @@ impl Updating<'_> {
         memory.listed_are(self.sight.request, work, self.purpose, Revisions::becomes_target)
     }
 
-    /// Every Pod that the watch has shown is done. Lists the Pods to find others. Releases the workload once its
-    /// controller has counted the Pods.
+    /// Every Pod that the watch has shown is done. Once the workload's controller has counted these, lists the Pods to
+    /// find others. Releases the workload once its controller has counted those, too.
     fn finish(&self, memory: &mut Memory, work: &Work<'_>, to: Strategy) -> Next {
+        let left = |pods| commit::left(self.kind, self.template, work.partition, pods);
+        if left(memory.tally().current) == Left::Controller {
+            return self.waits(memory, false);
+        }
         if !self.all_are(memory, work) {
             return self.waits(memory, true);
         }
-        match commit::left(self.kind, self.template, work.partition, of_revision(memory, work)) {
+        match left(of_revision(memory, work)) {
             Left::Controller => self.waits(memory, true),
             Left::Nothing => self.release(memory, to),
             Left::Step(step, active) => {

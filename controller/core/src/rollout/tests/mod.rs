@@ -83,6 +83,8 @@ struct World {
     pulled: Vec<String>,
     /// Number of reads.
     readings: usize,
+    /// How often its Pods were listed, too.
+    lists: usize,
     /// A create whose result is unknown.
     unknown: Option<Deed>,
     /// Deeds under way.
@@ -229,6 +231,7 @@ impl World {
             begun: Vec::new(),
             pulled: Vec::new(),
             readings: 0,
+            lists: 0,
             unknown: None,
             doing: Vec::new(),
             most: 8,
@@ -348,6 +351,7 @@ impl World {
         match deed {
             Deed::AskWorkload(query) => {
                 self.readings += 1;
+                self.lists += usize::from(query.pods);
                 let mut workload = match &self.workload {
                     Ok(workload) => workload.clone(),
                     Err(done) => return done.clone(),

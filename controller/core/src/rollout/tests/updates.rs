@@ -188,7 +188,7 @@ fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in
     for pod in ["web-2", "web-1", "web-0"] {
         world.updated(pod, "shop/web:v2");
     }
-    let before = world.readings;
+    let (before, lists) = (world.readings, world.lists);
     for _ in 0..590 {
         world.later(1);
     }
@@ -202,7 +202,7 @@ fn a_controller_that_does_not_agree_is_asked_more_and_more_seldom_and_told_of_in
     for _ in 0..600 {
         world.later(1);
     }
-    assert_eq!(world.readings - before, 10, "once a minute");
+    assert_eq!((world.readings - before, world.lists - lists), (10, 0), "once a minute, and no list of Pods");
     world.template().committed = true;
     world.later(60);
     assert_eq!((world.released, world.ended()), (Some(Strategy::Partition(0)), Some(UpdateEnd::Updated)));

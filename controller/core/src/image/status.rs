@@ -391,12 +391,13 @@ pub(super) fn changes(update: &ImageUpdate, containers: &[ContainerStatus]) -> S
 pub fn notes(update: &ImageUpdate, old: &PodImageUpdateStatus) -> Vec<Note> {
     let new = &update.status;
     let mut notes = Vec::new();
-    // For the Pod of a rollout, the kubelet reports that.
-    let begins = old.target.is_none() && new.target.is_some() && update.owner.is_none();
+    // For the Pod of a rollout, the kubelet reports that and the new containers.
+    let reports = update.owner.is_none();
+    let begins = old.target.is_none() && new.target.is_some() && reports;
     if begins && !update.spec.dry_run {
         let text = format!("Request {} changes images: {}", update.key, changes(update, &new.containers));
         notes.push(note(update, false, STARTED, text));
     }
-    notes.extend(end_note(update, old, [COMPLETED, FAILED]));
+    notes.extend(end_note(update, old, [COMPLETED, FAILED]).filter(|note| note.warning || reports));
     notes
 }

@@ -63,17 +63,7 @@ enum Command {
         pods: usize,
     },
     /// A new image in all Pods of a Deployment, compared with its own rolling update and with a script.
-    Rollout {
-        /// Pods of the Deployment.
-        #[arg(long, default_value_t = 100)]
-        pods: usize,
-        /// Pods updated at a time.
-        #[arg(long, default_value_t = 10)]
-        at_a_time: usize,
-        /// Seconds after which a container's first probe can succeed. 0: no probe, ready at once.
-        #[arg(long, default_value_t = 0)]
-        ready_after: u32,
-    },
+    Rollout(rollout::Args),
     /// Time until the plugin's first output, compared with kubectl.
     Start {
         /// Starts of each program.
@@ -93,7 +83,7 @@ async fn main() -> ExitCode {
         Command::Image { pods } => image::run(pods).await,
         Command::Latency { pods } => latency::run(pods).await,
         Command::Resize { pods } => resize::run(pods).await,
-        Command::Rollout { pods, at_a_time, ready_after } => rollout::run(pods, at_a_time, ready_after).await,
+        Command::Rollout(args) => rollout::run(&args).await,
         Command::Start { times } => start::run(times).await,
         Command::Scale(args) => scale::run(&args).await,
     };

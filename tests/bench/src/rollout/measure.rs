@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_mins(15);
 /// containers and sandboxes of deleted Pods (`ContainerGCPeriod` of `pkg/kubelet`, Kubernetes 1.36). For 100 Pods this
 /// takes some 3 s of processor time.
 const PAUSE: Duration = Duration::from_secs(75);
-/// Tags of the original image and of the three ways. No Pod gets an image that it had before: the kubelet would wait.
-const TAGS: [&str; 4] = ["1", "2", "big", "away"];
+/// Tags of the images, in turns. No Pod gets an image that it had before: the kubelet would wait.
+pub(super) const TAGS: [&str; 4] = ["1", "2", "big", "away"];
 const SCRIPT: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
 /// The same script with an open port.
 const SERVES: &str = "trap 'exit 0' TERM; httpd -f -p 8080 & wait";
@@ -141,12 +141,12 @@ impl Bench<'_> {
         Ok(tape.find(since, PATIENCE, "all Pods to be available", complete).await?.0)
     }
 
-    /// Updates by the rolling update.
-    pub(super) async fn natively(&self) -> Result<Rolled> {
+    /// Updates to the image with that tag by the rolling update.
+    pub(super) async fn natively(&self, tag: &str) -> Result<Rolled> {
         let deployments: Api<Deployment> = self.ns.api();
         let mut tape = Tape::start(deployments.clone()).await?;
         self.rolled(async |start, _| {
-            let container = json!({"name": CONTAINER, "image": image(TAGS[2])});
+            let container = json!({"name": CONTAINER, "image": image(tag)});
             let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
             let changed = deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
             self.complete(&mut tape, start, changed.metadata.generation.unwrap_or_default()).await
@@ -154,8 +154,8 @@ impl Bench<'_> {
         .await
     }
 
-    /// Updates by a script, which patches the next Pod when one is ready again.
-    pub(super) async fn by_script(&self) -> Result<Rolled> {
+    /// Updates to the image with that tag by a script, which patches the next Pod when one is ready again.
+    pub(super) async fn by_script(&self, tag: &str) -> Result<Rolled> {
         let api: Api<Pod> = self.ns.api();
         let mut left = Vec::new();
         for pod in api.list(&ListParams::default().labels("app=web")).await? {
@@ -163,7 +163,7 @@ impl Bench<'_> {
             let (_, container) = split_reference(status.container_id.as_deref().unwrap_or_default())?;
             left.push((pod.name_any(), container));
         }
-        let container = json!({"name": CONTAINER, "image": image(TAGS[1])});
+        let container = json!({"name": CONTAINER, "image": image(tag)});
         let patch = json!({"spec": {"containers": [container]}});
         self.rolled(async |start, tape| {
             let (mut open, mut last): (BTreeMap<String, ContainerId>, _) = (BTreeMap::new(), start);
@@ -189,19 +189,22 @@ impl Bench<'_> {
         .await
     }
 
-    /// Updates by the rollout. One write parks and changes the workload.
-    pub(super) async fn by_rollout(&self) -> Result<Rolled> {
-        let deployments: Api<Deployment> = self.ns.api();
-        let mut tape = Tape::<InPlaceRollout>::start(self.ns.api()).await?;
+    /// Updates to the image with that tag by the rollout. One write parks and changes the workload.
+    pub(super) async fn by_rollout(&self, tag: &str) -> Result<Rolled> {
+        let (deployments, rollouts): (Api<Deployment>, Api<InPlaceRollout>) = (self.ns.api(), self.ns.api());
+        let last =
+            |rollout: &InPlaceRollout| rollout.status.as_ref()?.update.as_ref().map(|it| it.generation);
+        let before = last(&rollouts.get("web").await?);
+        let mut tape = Tape::start(rollouts).await?;
         self.rolled(async |start, _| {
             let (was, spec) = workloads::park("Deployment");
-            let container = json!({"name": CONTAINER, "image": image(TAGS[3])});
+            let container = json!({"name": CONTAINER, "image": image(tag)});
             let spec = workloads::merged(spec, &json!({"template": {"spec": {"containers": [container]}}}));
             let patch = json!({"metadata": {"labels": {pitstop_api::rollout::PARKED: was}}, "spec": spec});
             deployments.patch("web", &PatchParams::default(), &Patch::Strategic(patch)).await?;
             let over = |rollout: &InPlaceRollout| {
                 let update = rollout.status.as_ref()?.update.as_ref()?;
-                (update.ended == Some(UpdateEnd::Updated)).then_some(())
+                (update.ended == Some(UpdateEnd::Updated) && Some(update.generation) > before).then_some(())
             };
             Ok(tape.find(start, PATIENCE, "the rollout to end", over).await?.0)
         })

@@ -20,6 +20,7 @@ pub mod node;
 pub mod opt_in;
 pub mod page;
 pub mod plain;
+pub mod ready;
 pub mod reasons;
 pub mod resize;
 pub mod restart;

@@ -11,6 +11,7 @@ use kube::{Api, ResourceExt as _};
 use pitstop_api::nodework::NodeWork;
 use pitstop_cli_core::chosen::{nothing_to_explain, requests_to_explain};
 use pitstop_cli_core::explain::{Namespaces, NodeFacts, explain};
+use pitstop_cli_core::ready::is_ready;
 use pitstop_cli_core::scope::Scope;
 use pitstop_cli_core::target::Target;
 use pitstop_kit::clock::wall;
@@ -83,8 +84,7 @@ pub(super) async fn facts(session: &Session, node: &str, system: &str) -> NodeFa
     });
     let first = daemon.map(|pods| pods.items.into_iter().next());
     let daemon = known(first, |pod| {
-        let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-        let ready = conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True");
+        let ready = is_ready(&pod);
         (pod.name_any(), ready)
     });
     NodeFacts { ready, work: known(work, Box::new), daemon }

@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use pitstop_api::nodework::NodeWork;
 
-use super::programs::{is_ready, of_component};
+use super::programs::of_component;
 use super::{Facts, Finding, count, name_list};
 use crate::known::Known;
 use crate::plain;
+use crate::ready::is_ready;
 
 const DAEMONS: &str = "nodes";
 const RUNTIMES: &str = "runtimes";

@@ -6,6 +6,7 @@ use kube::ResourceExt as _;
 use super::{Facts, Finding, Level};
 use crate::known::Known;
 use crate::plain;
+use crate::ready::is_ready;
 
 /// The label that names a Pod's program.
 pub(super) const COMPONENT: &str = "app.kubernetes.io/component";
@@ -112,13 +113,6 @@ fn first_not_ready(component: &str, facts: &Facts) -> Option<(String, String)> {
 /// Pods of one program.
 pub(super) fn of_component<'a>(facts: &'a Facts, component: &'a str) -> impl Iterator<Item = &'a Pod> {
     facts.pods.all().iter().filter(move |pod| pod.labels().get(COMPONENT).is_some_and(|it| it == component))
-}
-
-/// Its condition `Ready` is True, and it is not being deleted.
-pub(super) fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-    pod.metadata.deletion_timestamp.is_none()
-        && conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// Why a container waits, or the message of the first condition that is not True.

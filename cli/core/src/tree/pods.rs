@@ -10,6 +10,7 @@ use super::requests::{change, created, failed_last, is_done_by, of_pod, short_id
 use super::rollout::{request_text, rollout};
 use super::{Item, Mark, Objects, Part};
 use crate::plain;
+use crate::ready::is_ready;
 use crate::summary::{Progress, summary};
 
 /// A workload: its rollouts, and its Pods by node.
@@ -43,7 +44,7 @@ fn member(pod: &Pod, acting: Option<&InPlaceRollout>, objects: &Objects) -> Item
         let text = request_text(&failed.request, &failed.message);
         return Item { mark: Mark::Failed, reason: "Failed".to_owned(), text, items, ..Item::new(name) };
     }
-    let ready = ready(pod);
+    let ready = is_ready(pod);
     let mut requests = items.into_iter();
     if let Some(first) = requests.next() {
         return at_work(name, ready, first, requests.collect());
@@ -95,8 +96,8 @@ fn is_current(pod: &Pod, acting: &InPlaceRollout) -> bool {
 pub(super) fn single(pod: &Pod, objects: &Objects) -> Item {
     let spec = pod.spec.as_ref();
     let node = spec.and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node yet");
-    let mark = if ready(pod) { Mark::Plain } else { Mark::NotReady };
-    let text = if ready(pod) { "ready".to_owned() } else { not_ready(pod) };
+    let mark = if is_ready(pod) { Mark::Plain } else { Mark::NotReady };
+    let text = if is_ready(pod) { "ready".to_owned() } else { not_ready(pod) };
     let text = format!("on {}, {text}", plain::line(node, 253));
     let init = spec.and_then(|spec| spec.init_containers.as_deref()).unwrap_or_default();
     let sidecars = init.iter().filter(|it| it.restart_policy.as_deref() == Some("Always"));
@@ -131,11 +132,6 @@ fn status<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
     let status = pod.status.as_ref()?;
     let main = status.container_statuses.iter().flatten();
     main.chain(status.init_container_statuses.iter().flatten()).find(|it| it.name == name)
-}
-
-fn ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_deref()).unwrap_or_default();
-    conditions.iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// Why a Pod is not ready, by its condition.

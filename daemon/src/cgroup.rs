@@ -22,7 +22,7 @@ const ROOT: &str = "sys/fs/cgroup";
 const MAX_FILE: u64 = 4096;
 /// Largest `memory.stat` that is read, in bytes; it has some dozens of lines.
 const MAX_STAT: u64 = 32 * 1024;
-/// How many reads go on at once: each may hold a verbose answer of `pitstop_cri::INFO_ANSWER_LIMIT`, twice.
+/// How many reads go on at once: each may hold a verbose answer of the runtime (at most 2 MiB), twice.
 const AT_ONCE: usize = 4;
 
 /// The cgroups of a node. Clones share the bound on reads.

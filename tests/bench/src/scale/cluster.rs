@@ -13,8 +13,9 @@ use super::objects::running;
 use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe};
-use super::sizes::{Sizes, mib, number};
+use super::sizes::{Sizes, mib};
 use super::stage::Stage;
+use crate::harness::figures::counted;
 use crate::harness::processes::Memory;
 use crate::harness::say;
 
@@ -118,8 +119,8 @@ struct Changes {
 
 impl Changes {
     fn figures(&self) -> [Figure; 2] {
-        let count = number(self.count);
-        let cores = self.cpu.as_secs_f64() / count * number(CHANGES);
+        let count = counted(self.count);
+        let cores = self.cpu.as_secs_f64() / count * counted(CHANGES);
         [
             Figure::plain("changes of Pods a second", count / self.within.as_secs_f64(), ""),
             Figure::most(format!("processor for {CHANGES} changes a second"), cores, CORES, "cores"),
@@ -151,7 +152,7 @@ async fn change(stage: &Stage, controller: &Controller, pods: &[Pod]) -> Result<
 }
 
 fn per_pod(base: &Memory, with_pods: &Memory, pods: usize) -> f64 {
-    mib(with_pods.resident.saturating_sub(base.resident)) * 1024.0 / number(pods.max(1))
+    mib(with_pods.resident.saturating_sub(base.resident)) * 1024.0 / counted(pods.max(1))
 }
 
 #[cfg(test)]

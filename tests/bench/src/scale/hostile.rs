@@ -14,8 +14,9 @@ use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe};
 use super::queue::{beside_alone, lease_in_time, longest_step};
-use super::sizes::{Sizes, mib, number};
+use super::sizes::{Sizes, mib};
 use super::stage::Stage;
+use crate::harness::figures::counted;
 use crate::harness::say;
 
 const NAMESPACE: &str = "scale-hostile";
@@ -68,7 +69,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     }
     figures.extend([
         Figure::all("requests with 20,000 labels that were refused", refused, 1),
-        Figure::plain("requests of the hostile namespace", number(sizes.requests + 1), ""),
+        Figure::plain("requests of the hostile namespace", counted(sizes.requests + 1), ""),
         Figure::plain("of them open at the end", controller.metric("requests_open").await?, ""),
         Figure::plain("time from the first of them on", took.as_secs_f64(), "s"),
     ]);

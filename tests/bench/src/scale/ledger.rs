@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 
 use super::bound::Figure;
 use super::purpose::{Purpose, Purposes, REQUESTS};
-use super::sizes::number;
 use crate::harness::audit::Entry;
+use crate::harness::figures::counted;
 use crate::harness::programs::NAMESPACE;
 use crate::harness::writes::Writes;
 
@@ -101,12 +101,12 @@ impl Ledger {
     /// Writes per request, in total and by purpose. Status writes besides acceptance and end report waits and count
     /// separately: only a waiting request needs them.
     pub(crate) fn figures(&self, requests: f64, bound: f64) -> Vec<Figure> {
-        let waits = (number(self.purposes.count(Purpose::Status)) - 2.0 * requests).max(0.0);
-        let all = number(self.writes.total()) - waits;
+        let waits = (counted(self.purposes.count(Purpose::Status)) - 2.0 * requests).max(0.0);
+        let all = counted(self.writes.total()) - waits;
         let all = Figure::most("writes for a request, told waits apart", all / requests, bound, "");
         let waits = Figure::plain("waits that were told", waits, "");
         let purpose = |(purpose, name)| {
-            Figure::plain(format!("of them: {name}"), number(self.purposes.count(purpose)) / requests, "")
+            Figure::plain(format!("of them: {name}"), counted(self.purposes.count(purpose)) / requests, "")
         };
         [all, waits].into_iter().chain(Purpose::ALL.map(purpose)).collect()
     }

@@ -15,9 +15,9 @@ use super::objects::{restart, running};
 use super::player::play;
 use super::player::pod::Pod;
 use super::probe::{self, Probe, Times};
-use super::sizes::{Sizes, mib, number};
+use super::sizes::{Sizes, mib};
 use super::stage::Stage;
-use crate::harness::figures::{Samples, ratio, table};
+use crate::harness::figures::{Samples, counted, ratio, table};
 use crate::harness::say;
 
 /// Bound: writes per request.
@@ -60,10 +60,10 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     ledger.read()?;
     print_writes(&ledger);
     let mut figures = ends_in_order(&ends, sizes.requests);
-    let requests = number(sizes.requests + probe.sent() - before);
+    let requests = counted(sizes.requests + probe.sent() - before);
     figures.extend(ledger.figures(requests, (WRITES * requests + EMPTIED) / requests));
     figures.extend([
-        Figure::plain("most writes of one request itself", number(ledger.most_of_one("queue-")), ""),
+        Figure::plain("most writes of one request itself", counted(ledger.most_of_one("queue-")), ""),
         longest_step(&controller).await?,
     ]);
     figures.extend(lease_in_time(&renewals));

@@ -122,12 +122,6 @@ fn scaled(size: usize, scale: f64) -> usize {
     scaled.max(usize::from(size > 0))
 }
 
-/// A count as a float, for figures.
-#[allow(clippy::cast_precision_loss, reason = "they are few")]
-pub(crate) fn number(count: usize) -> f64 {
-    count as f64
-}
-
 /// KiB as MiB.
 #[allow(clippy::cast_precision_loss, reason = "memory of a process")]
 pub(crate) fn mib(kib: u64) -> f64 {

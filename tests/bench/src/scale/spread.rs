@@ -13,9 +13,10 @@ use super::objects::{restart, running};
 use super::player::play;
 use super::player::pod::Pod;
 use super::queue::{print_writes, wait_for_all};
-use super::sizes::{Sizes, mib, number};
+use super::sizes::{Sizes, mib};
 use super::stage::Stage;
 use crate::harness::books::no_orders;
+use crate::harness::figures::counted;
 use crate::harness::processes;
 
 /// Bound: writes per request.
@@ -57,7 +58,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let [cpu, player] = std::array::from_fn(|i| seconds(&before, &after, i));
     print_writes(&ledger);
     let (ended, complete) = ends.counts();
-    let requests = number(sizes.requests.max(1));
+    let requests = counted(sizes.requests.max(1));
     let step = controller.metric("longest_step_seconds").await? * 1e3;
     let mut figures = vec![
         Figure::all("requests that ended", ended, sizes.requests),
@@ -65,7 +66,7 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     ];
     figures.extend(ledger.figures(requests, WRITES));
     figures.extend([
-        Figure::plain("most writes of one request itself", number(ledger.most_of_one("spread-")), ""),
+        Figure::plain("most writes of one request itself", counted(ledger.most_of_one("spread-")), ""),
         Figure::most("controller: processor time for a request", cpu * 1e3 / requests, CPU, "ms"),
         Figure::plain("controller: processor time for all", cpu, "s"),
         Figure::most("controller: largest resident memory", mib(controller.memory()?.peak), MEMORY, "MiB"),

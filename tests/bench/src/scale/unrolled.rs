@@ -19,12 +19,12 @@ use super::controller::Controller;
 use super::load::{self, sent, wall};
 use super::objects::running;
 use super::player::pod::Pod;
-use super::sizes::{Sizes, mib, number};
+use super::sizes::{Sizes, mib};
 use super::stage::Stage;
 use super::workloads::{self, Workload, set_name};
 use crate::harness::audit::{Entry, Mark};
 use crate::harness::cluster::kubectl;
-use crate::harness::figures::{Samples, milliseconds, ratio};
+use crate::harness::figures::{Samples, counted, milliseconds, ratio};
 use crate::harness::processes::Memory;
 use crate::harness::programs::NAMESPACE as OWN;
 use crate::harness::say;
@@ -70,11 +70,11 @@ pub(crate) async fn run(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
 
     // The idle processor time is no cost of the changes.
     let beside = |cost: &Cost| (cost.cpu.as_secs_f64() - after.cpu.as_secs_f64()).max(0.0);
-    let each = |cost: &Cost| ratio(beside(cost), number(cost.count)) * 1e3;
+    let each = |cost: &Cost| ratio(beside(cost), counted(cost.count)) * 1e3;
     let memory = ratio(mib(after.memory.resident), mib(before.memory.resident));
     let mut figures = vec![
-        Figure::plain("Deployments", number(all.len()), ""),
-        Figure::plain("their ReplicaSets", number(all.len() * SETS_OF_EACH), ""),
+        Figure::plain("Deployments", counted(all.len()), ""),
+        Figure::plain("their ReplicaSets", counted(all.len() * SETS_OF_EACH), ""),
         Figure::plain("memory of the controller without them", mib(before.memory.resident), "MiB"),
         Figure::most("memory with them, as a part of that", memory, MEMORY, ""),
         Figure::all("requests for workloads that are not parked", before.strays + after.strays, 0),
@@ -226,8 +226,8 @@ async fn unarmed(stage: &Stage, sizes: &Sizes) -> Result<Vec<Figure>> {
     let part = |[without, with]: &[Samples; 2]| ratio(with.median(), without.median());
     let [[_, with_some], [_, with_all]] = [&some, &all];
     Ok(vec![
-        Figure::plain("rollouts that are not armed", number(sizes.rollouts), ""),
-        Figure::plain("namespaces that they are in", number(spread.len()), ""),
+        Figure::plain("rollouts that are not armed", counted(sizes.rollouts), ""),
+        Figure::plain("namespaces that they are in", counted(spread.len()), ""),
         plain("before they are there", &alone),
         plain("in one of the namespaces", with_some),
         Figure::most("in one of the namespaces/in another without rollouts", part(&some), WRITE, ""),

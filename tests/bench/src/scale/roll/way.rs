@@ -12,12 +12,12 @@ use pitstop_api::recreate::ContainerRecreateRequest;
 
 use super::{Bench, NAMESPACE, PATIENCE};
 use crate::harness::books::no_orders;
-use crate::harness::figures::ratio;
+use crate::harness::figures::{counted, ratio};
 use crate::scale::bound::Figure;
 use crate::scale::ledger::Ledger;
 use crate::scale::purpose::REQUESTS;
 use crate::scale::queue::print_writes;
-use crate::scale::sizes::{mib, number};
+use crate::scale::sizes::mib;
 
 /// Bound: time of a rollout, divided by that of the benchmark's requests.
 const TIME: f64 = 1.5;
@@ -150,7 +150,7 @@ fn changed(before: &Restarts, after: &Restarts) -> (usize, usize) {
 
 /// The figures of a rollout, compared with the benchmark's requests.
 pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: usize) -> Vec<Figure> {
-    let each = |count: usize| number(count) / number(pods.max(1));
+    let each = |count: usize| counted(count) / counted(pods.max(1));
     let writes = |way: &Way| each(way.ledger.writes().total());
     let cpu = |way: &Way| way.cpu.as_secs_f64();
     let peak = |way: &Way| mib(way.peak);
@@ -180,7 +180,7 @@ pub(super) fn compared(what: &str, by_requests: &Way, by_rollout: &Way, pods: us
     ]);
     figures.extend(children);
     figures.extend(plain("reads for a Pod", &|way| each(way.ledger.reads()), ""));
-    figures.extend(plain("processor time for 1,000 Pods", &|way| cpu(way) / number(pods.max(1)) * 1e3, "s"));
+    figures.extend(plain("processor time for 1,000 Pods", &|way| cpu(way) / counted(pods.max(1)) * 1e3, "s"));
     figures.push(Figure::most(format!("{what}: processor time, rollout/requests"), part(&cpu), CPU, ""));
     figures.extend(plain("largest resident memory", &peak, "MiB"));
     figures.push(Figure::most(

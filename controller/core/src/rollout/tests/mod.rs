@@ -81,9 +81,8 @@ struct World {
     begun: Vec<String>,
     /// The same for suspended requests.
     pulled: Vec<String>,
-    /// Number of reads.
+    /// Numbers of reads, and of those with a list of the Pods.
     readings: usize,
-    /// How often its Pods were listed, too.
     lists: usize,
     /// A create whose result is unknown.
     unknown: Option<Deed>,

@@ -192,9 +192,8 @@ impl Bench<'_> {
     /// Updates to the image with that tag by the rollout. One write parks and changes the workload.
     pub(super) async fn by_rollout(&self, tag: &str) -> Result<Rolled> {
         let (deployments, rollouts): (Api<Deployment>, Api<InPlaceRollout>) = (self.ns.api(), self.ns.api());
-        let last =
-            |rollout: &InPlaceRollout| rollout.status.as_ref()?.update.as_ref().map(|it| it.generation);
-        let before = last(&rollouts.get("web").await?);
+        let before =
+            rollouts.get("web").await?.status.and_then(|status| status.update).map(|it| it.generation);
         let mut tape = Tape::start(rollouts).await?;
         self.rolled(async |start, _| {
             let (was, spec) = workloads::park("Deployment");

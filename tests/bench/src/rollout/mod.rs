@@ -3,6 +3,8 @@
 
 mod measure;
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result};
 use pitstop_e2e::{cluster::Cluster as Lab, images};
 
@@ -100,7 +102,7 @@ fn report(rounds: &[Round], pods: usize) -> BoundCheck {
         table([&*format!("{pods} Pods"), "seconds", "seconds out of service, per Pod", "Pods made"], &rows)
     );
     let updated = counted(pods * rounds.len());
-    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    let mut counts = BTreeMap::<&str, usize>::new();
     for (what, count) in rounds.iter().flat_map(|[.., rollout]| &rollout.writes.counts) {
         *counts.entry(what).or_default() += count.all;
     }
